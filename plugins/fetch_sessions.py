@@ -1,10 +1,11 @@
-"""Preventing fetch sessions, so that Fetch requests name all their topics while a rule or a plugin matches on topics (KIP-227).
+"""Preventing fetch sessions, so that Fetch requests name all their topics while a rule or a plugin matches on topics
+(KIP-227).
 
-In a fetch session a client sends only what has changed, so most of its requests name no topic, and rules could not match them.
-Instead of tracking sessions we prevent them: a request that would begin one (id 0, epoch 0) is sent as one without a
-session (epoch -1, `FetchMetadata.FINAL_EPOCH`), the broker answers with session id 0, and the client sends complete requests
-from then on. A request of an existing session is answered once with FETCH_SESSION_ID_NOT_FOUND, as brokers do when they have
-evicted it, and the client starts over.
+In a fetch session a client sends only what has changed, so most of its requests name no topic, and rules could not match
+them. Instead of tracking sessions we prevent them: a request that would begin one (id 0, epoch 0) is sent as one without
+a session (epoch -1, `FetchMetadata.FINAL_EPOCH`), the broker answers with session id 0, and the client sends complete
+requests from then on. A request of an existing session is answered once with FETCH_SESSION_ID_NOT_FOUND, as brokers do
+when they have evicted it, and the client starts over.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def _before_session_id(version: int) -> tuple[int, bool]:
 
 
 def epoch_offset(data: bytes, at: int = 0) -> int | None:
-    """The offset of the epoch of a Fetch request (with its size, at `at`) that begins a session; None if it begins none, or if its
-    first bytes do not show it."""
+    """The offset of the epoch of a Fetch request (with its size, at `at`) that begins a session; None if it begins none,
+    or if its first bytes do not show it."""
     version = int.from_bytes(data[at + 6 : at + 8], "big")
     if not SINCE <= version <= _LATEST:
         return None

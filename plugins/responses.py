@@ -1,9 +1,10 @@
 """Error responses for any request at any version, made from the schema alone.
 
-The place of an error is a fact (`decoder.schema.error_places`), the same for responses made here and for a broker's that get an
-error. A response has an entry for every entry of the request of the kind that failed (topics for topics, partitions for
-partitions, groups for group ids), with the fields that identify it. All else is the schema's default, and -1 where brokers send
-that. Tests compare with Kafka's own `getErrorResponse` (tests/real/kafka_classes/test_error_answers.py).
+The place of an error is a fact (`decoder.schema.error_places`), the same for responses made here and for a broker's that
+get an error. A response has an entry for every entry of the request of the kind that failed (topics for topics,
+partitions for partitions, groups for group ids), with the fields that identify it. All else is the schema's default, and
+-1 where brokers send that. Tests compare with Kafka's own `getErrorResponse`
+(tests/real/kafka_classes/test_error_answers.py).
 """
 
 from __future__ import annotations
@@ -95,8 +96,9 @@ def encode_frame(request: Message, fields: Mapping[str, Any], correlation_id: in
 
 
 def refused_versions(version: int, fields: Mapping[str, Any], correlation_id: int) -> bytes:
-    """The refusal of a version of ApiVersions by a broker that does not serve it: in version 0, with the range that it serves
-    (KIP-511). `fields`: the response in the client's version. A range in it that holds the refused version is not used."""
+    """The refusal of a version of ApiVersions by a broker that does not serve it: in version 0, with the range that it
+    serves (KIP-511). `fields`: the response in the client's version. A range in it that holds the refused version is not
+    used."""
     offers = {each.get("api_key"): each for each in fields.get("api_keys") or ()}
     own = offers.get(API_VERSIONS)
     served = (own["min_version"], own["max_version"]) if own is not None else None
@@ -106,7 +108,8 @@ def refused_versions(version: int, fields: Mapping[str, Any], correlation_id: in
 
 
 def _range_without(version: int) -> tuple[int, int]:
-    """The range of ApiVersions of a broker that does not serve this version: an older one, or, of version 0, a newer one."""
+    """The range of ApiVersions of a broker that does not serve this version: an older one, or, of version 0, a newer
+    one."""
     high = facts.api(API_VERSIONS).versions.high or 0
     return (0, min(version - 1, high)) if version else (1, high)
 
@@ -344,11 +347,12 @@ def _is_position(field: FieldPlan) -> bool:
 def with_errors(
     response: Message, request: Message, error_code: int, selects: Selects, topics: Topics | None = None
 ) -> bytes | None:
-    """The frame of a broker's response with `error_code` in the selected parts, as if they had failed; None if none is selected.
+    """The frame of a broker's response with `error_code` in the selected parts, as if they had failed; None if none is
+    selected.
 
-    For an error of the whole request it is what `error_response` returns. Otherwise the selected entries get the error and lose
-    their results; where the broker lists no entries (a topic without partitions), the entry around them gets it. NONE clears the
-    errors of what is selected.
+    For an error of the whole request it is what `error_response` returns. Otherwise the selected entries get the error
+    and lose their results; where the broker lists no entries (a topic without partitions), the entry around them gets it.
+    NONE clears the errors of what is selected.
     """
     place = error_places.of(response.plan.api_key, response.plan.version, error_code)
     if error_code and place.whole and error_field(response.plan.root) is not None:

@@ -1,4 +1,5 @@
-"""Requests that a plugin or rule has changed so that the client cannot use the answer: it waits forever, or misses what it asked for."""
+"""Requests that a plugin or rule has changed so that the client cannot use the answer: it waits forever, or misses what
+it asked for."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ NAMES = {"topicName": "topic", "groupId": "group", "transactionalId": "transacti
 
 
 def why(before: Message, after: Message, renames_back: bool = False) -> str:
-    """What is wrong with a changed request; empty if nothing is. `renames_back`: whether the plugin gets the responses and can change
-    them."""
+    """What is wrong with a changed request; empty if nothing is. `renames_back`: whether the plugin gets the responses
+    and can change them."""
     if before.api_key == PRODUCE and (before["acks"] == 0) is not (after["acks"] == 0):
         if after["acks"] == 0:
             return "acks is 0 now: the broker does not answer, and the client waits for its response"

@@ -1,4 +1,5 @@
-"""The interface of actions: they are read from a user's values, checked against the rule's filter, and added to fault plans."""
+"""The interface of actions: they are read from a user's values, checked against the rule's filter, and added to fault
+plans."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class Error(Action):
 
 @dataclass(frozen=True)
 class Respond(Action):
-    """``respond: {field: value, ...}``: this response; the broker does not get the request. Other fields are taken from the request
-    (its topics and partitions), or have the schema's default."""
+    """``respond: {field: value, ...}``: this response; the broker does not get the request. Other fields are taken from
+    the request (its topics and partitions), or have the schema's default."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("respond",)
     EARLY: ClassVar[bool] = True

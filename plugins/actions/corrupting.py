@@ -19,8 +19,8 @@ from .fault_plan import DamagedFrame, FaultPlan, NothingToChange
 from .leaves import leaves
 
 FRAME = ("bits", "length", "correlation", "truncate")
-"""Damage to the frame: flipped bits after its header; a wrong size; another correlation id; half of its bytes with the size of
-the whole."""
+"""Damage to the frame: flipped bits after its header; a wrong size; another correlation id; half of its bytes with the
+size of the whole."""
 RECORDS = tuple(damaged_records.KINDS)
 
 

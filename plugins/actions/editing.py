@@ -1,4 +1,5 @@
-"""Actions that change fields: any path of a request or response, the leader in Metadata, the coordinator in FindCoordinator."""
+"""Actions that change fields: any path of a request or response, the leader in Metadata, the coordinator in
+FindCoordinator."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ def _paths(struct: StructPlan, prefix: str = "") -> set[str]:
 class Edit(Action):
     """``edit: {path: value}``: sets fields of the response, or of the request with ``in: request``.
 
-    Paths are those of filters: ``topics.partitions.leader_id`` is every partition's, ``topics[0].name`` the first topic's. Errors
-    may be given by name. Where the rule's filter names topics or partitions, only those are changed. All else keeps its bytes.
+    Paths are those of filters: ``topics.partitions.leader_id`` is every partition's, ``topics[0].name`` the first
+    topic's. Errors may be given by name. Where the rule's filter names topics or partitions, only those are changed. All
+    else keeps its bytes.
     """
 
     KEYS: ClassVar[tuple[str, ...]] = ("edit", "in")
@@ -183,8 +185,8 @@ class Leader(_Moved):
 
 @dataclass(frozen=True, slots=True)
 class Coordinator(_Moved):
-    """``coordinator: moved``: FindCoordinator names another broker, which then answers NOT_COORDINATOR, also where the broker
-    answered that there is none yet. ``coordinator: none``: COORDINATOR_NOT_AVAILABLE."""
+    """``coordinator: moved``: FindCoordinator names another broker, which then answers NOT_COORDINATOR, also where the
+    broker answered that there is none yet. ``coordinator: none``: COORDINATOR_NOT_AVAILABLE."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("coordinator",)
     API: ClassVar[int] = FIND_COORDINATOR

@@ -15,8 +15,8 @@ from .fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class Drop(Action):
-    """``drop: response``: the broker executes the request, and the client gets no response. ``drop: request``: the broker does not get
-    the request. Later frames of the connection pass: clients that miss a response give the connection up."""
+    """``drop: response``: the broker executes the request, and the client gets no response. ``drop: request``: the broker
+    does not get the request. Later frames of the connection pass: clients that miss a response give the connection up."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("drop",)
 

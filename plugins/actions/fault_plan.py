@@ -15,7 +15,8 @@ from ...decoder.connection.hit_notes import hit_note
 from ..versions.emulated_release import EmulatedRelease
 
 ResponseEdit = Callable[[Exchange, bytes], bytes]
-"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError, and `NothingToChange`."""
+"""(the exchange with what is known of it, a frame) -> the frame instead of it. May raise DecodeError, and
+`NothingToChange`."""
 FOREVER = -1
 
 
@@ -77,7 +78,8 @@ def damaged(frame: bytes, steps: list[DamageStep]) -> bytes:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """What a rule does to an exchange, with notes for the recording. `hits`: how often the rule has fired, this time included."""
+    """What a rule does to an exchange, with notes for the recording. `hits`: how often the rule has fired, this time
+    included."""
 
     rule: str
     hits: int

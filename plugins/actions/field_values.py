@@ -17,8 +17,8 @@ Place = tuple[str, int, int]
 
 
 def value_of(path: str, given: InputValue, places: Iterable[Place]) -> Any:
-    """The value of a field, with codes instead of names of errors; raises `InvalidInput` if it fits none of the messages that have the
-    field. `path`: as in `Message.replace`, or without indexes."""
+    """The value of a field, with codes instead of names of errors; raises `InvalidInput` if it fits none of the messages
+    that have the field. `path`: as in `Message.replace`, or without indexes."""
     value, why = given.value, ""
     for side, key, version in places:
         chain = _chain(plan(side, key, version).root, pattern(path).split("."))

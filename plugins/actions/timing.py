@@ -26,8 +26,8 @@ DISTRIBUTIONS = ("fixed", "uniform", "normal", "exponential")
 
 @dataclass(frozen=True, slots=True)
 class Delay(Action):
-    """``delay: 200ms``: a frame and all after it on its connection wait. `distribution`: fixed; uniform in ``delay ± jitter``;
-    normal with the standard deviation `jitter`; exponential with the mean `delay`. Never less than 0."""
+    """``delay: 200ms``: a frame and all after it on its connection wait. `distribution`: fixed; uniform in ``delay ±
+    jitter``; normal with the standard deviation `jitter`; exponential with the mean `delay`. Never less than 0."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("delay", "jitter", "distribution", "of")
 
@@ -96,8 +96,8 @@ def _older(api_key: int, version: int) -> bool:
 
 
 def expects_delayed_response(exchange: Exchange) -> bool:
-    """Whether the client expects throttling as before KIP-219: by the versions it was offered, or, if it has not asked for them, by the
-    version of its request."""
+    """Whether the client expects throttling as before KIP-219: by the versions it was offered, or, if it has not asked
+    for them, by the version of its request."""
     offered = exchange.about.range(PRODUCE) if exchange.about is not None else None
     if offered is not None:
         return _older(PRODUCE, offered[1])
@@ -106,9 +106,9 @@ def expects_delayed_response(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """``throttle: 500ms``: as a broker does when a quota is exceeded. The response has the time in throttle_time_ms, where its version
-    has the field, and the connection's next requests are not read for so long (KIP-219). Brokers before Kafka 2.0 delay the
-    response instead. ``mute: false`` leaves the waiting out."""
+    """``throttle: 500ms``: as a broker does when a quota is exceeded. The response has the time in throttle_time_ms,
+    where its version has the field, and the connection's next requests are not read for so long (KIP-219). Brokers before
+    Kafka 2.0 delay the response instead. ``mute: false`` leaves the waiting out."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("throttle", "mute")
 

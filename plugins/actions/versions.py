@@ -18,8 +18,8 @@ from .fault_plan import FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class Pretend(Action):
-    """``pretend: "0.10.2"``: the client of this connection sees a broker of that release (`versions.profile`). An additional `cap`
-    lowers some of its versions."""
+    """``pretend: "0.10.2"``: the client of this connection sees a broker of that release (`versions.profile`). An
+    additional `cap` lowers some of its versions."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("pretend", "cap")
     EARLY: ClassVar[bool] = True

@@ -1,7 +1,8 @@
 """Several plugins and one message: the hooks in their order, each with the result of the one before.
 
-Requests pass the plugins in the order they were given, responses in reverse, so that the first plugin is nearest to the client in
-both directions. Hooks may be coroutines, and so are these functions: they await an `Ask`, and whoever runs them answers it.
+Requests pass the plugins in the order they were given, responses in reverse, so that the first plugin is nearest to the
+client in both directions. Hooks may be coroutines, and so are these functions: they await an `Ask`, and whoever runs them
+answers it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Watch = Callable[[Plugin | None, str], None]
 
 @dataclass(slots=True)
 class ChainResult:
-    """The result of the plugins for a message. `frame`: None if unchanged; `by`: plugins that did something; `notes`: for the recording."""
+    """The result of the plugins for a message. `frame`: None if unchanged; `by`: plugins that did something; `notes`: for
+    the recording."""
 
     kind: str = "forward"
     frame: bytes | None = None
@@ -95,7 +97,8 @@ class Chain:
         return passed
 
     async def notify(self, hook: str, argument: Exchange | None, peer: PeerView | None) -> list[str]:
-        """Run the hooks that change nothing: "exchange", "connected", "disconnected", "tick". Returns the plugins that were called."""
+        """Run the hooks that change nothing: "exchange", "connected", "disconnected", "tick". Returns the plugins that
+        were called."""
         called = []
         for plugin in self.plugins:
             if hook not in plugin.hooks or (argument is not None and not self._wants(plugin, hook, argument)):

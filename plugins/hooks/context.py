@@ -28,7 +28,8 @@ class AskFailed(BarnabasError):
 
 
 class ConnectionEnded(AskFailed):
-    """`Context.request` got no answer because the connection ended. A hook that does not catch it is not counted as faulty."""
+    """`Context.request` got no answer because the connection ended. A hook that does not catch it is not counted as
+    faulty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +102,16 @@ class Context:
     # -- the message -------------------------------------------------------------------------
 
     def forward(self, message: Message | None = None) -> None:
-        """Forward the message, or another one of the same API, version and correlation id. This is the default; a hook may also return
-        the message."""
+        """Forward the message, or another one of the same API, version and correlation id. This is the default; a hook
+        may also return the message."""
         self._with_message("forward")
         self._decide("forward", None if message is None else self._checked(message))
 
     def respond(self, fields: Mapping[str, Any] | None = None, *, error: str | int | None = None) -> None:
         """Answer the request here; the broker does not get it. In `response`: replace the broker's response.
 
-        `fields`: of the response at the request's version; others are taken from the request (its topics and partitions), or
-        have the schema's default. `error`: a Kafka error by name or number, for everything in the request.
+        `fields`: of the response at the request's version; others are taken from the request (its topics and partitions),
+        or have the schema's default. `error`: a Kafka error by name or number, for everything in the request.
         """
         self._with_message("respond")
         exchange = self.exchange

@@ -49,7 +49,8 @@ class ActiveRule:
 class RuleEngine:
     """Decides without sockets which rule applies to an exchange: `decide` for requests, `judge` for responses.
 
-    `cluster_view`: what the rules know of the cluster; it is kept when the rules change. `now_ns`: the time that `when` counts from.
+    `cluster_view`: what the rules know of the cluster; it is kept when the rules change. `now_ns`: the time that `when`
+    counts from.
     """
 
     def __init__(self, rules: Sequence[Rule], cluster_view: ClusterView | None = None, now_ns: int | None = None) -> None:
@@ -135,8 +136,8 @@ class RuleEngine:
         counts: Mapping[str, tuple[int, int]],
         shared: Mapping[str, RuleCounter] | None = None,
     ) -> RuleEngine:
-        """An engine with other rules and the same view of the cluster. Rules named in `counts` continue from these counts, and with
-        their start time if they were in this engine. `shared`: counters that workers share, by name."""
+        """An engine with other rules and the same view of the cluster. Rules named in `counts` continue from these
+        counts, and with their start time if they were in this engine. `shared`: counters that workers share, by name."""
         engine = RuleEngine((), self.cluster_view)
         began = {each.rule.name: each.trigger.count.begun_ns for each in self._active}
         now = time.time_ns()

@@ -6,8 +6,8 @@
         do: {error: NOT_LEADER_OR_FOLLOWER, broker: skipped}
         when: {after: 10, times: 3}
 
-`match` is a filter (`decoder.filter`). `do` is one action or a list of them (`actions`), `when` says which of the
-matches count (`when`). One model, whether it comes as YAML, TOML, JSON or from Python: `load_rules`, `parse_rules`, `Rule.of`.
+`match` is a filter (`decoder.filter`). `do` is one action or a list of them (`actions`), `when` says which of the matches
+count (`when`). One model, whether it comes as YAML, TOML, JSON or from Python: `load_rules`, `parse_rules`, `Rule.of`.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def load_rules(path: str | Path) -> list[Rule]:
 def parse_rules(text: str, name: str = "rules", first: int = 1, most: int | None = None) -> list[Rule]:
     """The rules of a text: a rules file's content, a list of rules or one rule, in YAML or JSON.
 
-    RuleError as from `load_rules`, with `name` for the file. Rules without a name are numbered from `first`. More than `most`
-    rules are refused before much work is done on them.
+    RuleError as from `load_rules`, with `name` for the file. Rules without a name are numbered from `first`. More than
+    `most` rules are refused before much work is done on them.
     """
     source = read_text(text, name) if most is None else read_text(text, name, VALUES_PER_RULE * (max(most, 0) + 1))
     try:

@@ -211,8 +211,8 @@ _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"
 
 
 def _lines(text: str) -> dict[str, tuple[int, int]]:
-    """The places of all values of a valid TOML text: path to line and column. Keys of inline tables are found by their name on the
-    line."""
+    """The places of all values of a valid TOML text: path to line and column. Keys of inline tables are found by their
+    name on the line."""
     found: dict[str, tuple[int, int]] = {}
     counts: dict[str, int] = {}
     prefix = ""

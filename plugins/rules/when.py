@@ -17,10 +17,10 @@ KEYS = ("after", "times", "every", "probability", "seed", "from", "until")
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """When a rule fires. `after`: matches that pass first. `times`: how often it fires at most; None: without limit. `every`: of the
-    matches after those, every nth, beginning with the first. `probability`, `seed`: each of those by chance; the same seed
-    gives the same choices. `start`, `until`: a duration since the rule began (``10s``), a time of day or a date and time, as
-    in filters; empty: no bound.
+    """When a rule fires. `after`: matches that pass first. `times`: how often it fires at most; None: without limit.
+    `every`: of the matches after those, every nth, beginning with the first. `probability`, `seed`: each of those by
+    chance; the same seed gives the same choices. `start`, `until`: a duration since the rule began (``10s``), a time of
+    day or a date and time, as in filters; empty: no bound.
     """
 
     after: int = 0

@@ -1,8 +1,9 @@
 """Error codes that old clients understand.
 
-Up to 0.8.2 a client may crash on an unknown code, newer ones treat it as UNKNOWN_SERVER_ERROR, which is not retriable. So each
-later code is replaced by the nearest one that the client knows, as brokers did themselves (KIP-112: KAFKA_STORAGE_ERROR as
-NOT_LEADER_OR_FOLLOWER in old versions). Source of which release has which code: `Errors` of each release.
+Up to 0.8.2 a client may crash on an unknown code, newer ones treat it as UNKNOWN_SERVER_ERROR, which is not retriable. So
+each later code is replaced by the nearest one that the client knows, as brokers did themselves (KIP-112:
+KAFKA_STORAGE_ERROR as NOT_LEADER_OR_FOLLOWER in old versions). Source of which release has which code: `Errors` of each
+release.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fields of one version converted to those of another, derived from the schema alone.
 
-A field that the target version lacks may be dropped if the definition calls it ignorable or if it holds its default; anything
-else is a loss, which is reported. A field that the source lacks gets its default in `decoder.encode_request`.
+A field that the target version lacks may be dropped if the definition calls it ignorable or if it holds its default;
+anything else is a loss, which is reported. A field that the source lacks gets its default in `decoder.encode_request`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def error_codes(struct: StructPlan, fields: Fields, change: Mapping[int, int]) -
 
 
 def lost_by_definition(kind: str, api_key: int, source: int, target: int) -> list[str]:
-    """Paths of fields that `source` has, `target` lacks, and that are not ignorable: lost unless they hold their default."""
+    """Paths of fields that `source` has, `target` lacks, and that are not ignorable: lost unless they hold their
+    default."""
     return list(_missing(plan(kind, api_key, source).root, plan(kind, api_key, target).root, _facts(kind, api_key), ""))
 
 

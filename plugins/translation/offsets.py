@@ -45,7 +45,8 @@ def _offset_to_list(fields: Fields, context: ConversionContext) -> None:
 
 
 def _split_list_offsets(fields: Fields, context: ConversionContext) -> list[Fields]:
-    """The request itself, for the latest offsets where a time may lie after them, for the earliest where several are wanted."""
+    """The request itself, for the latest offsets where a time may lie after them, for the earliest where several are
+    wanted."""
     latest = _partitions_where(fields, LATEST, lambda partition: partition["timestamp"] >= 0)
     earliest = _partitions_where(fields, EARLIEST, lambda p: p["max_num_offsets"] > 1 and p["timestamp"] != EARLIEST)
     if latest["topics"]:

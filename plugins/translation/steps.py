@@ -1,8 +1,8 @@
 """What the schema does not state: how the meaning of a message changes between one version and the next.
 
 A step belongs to one message of one API and to the boundary below a version. Going from version 0 to 4 passes the
-boundaries 1, 2, 3 and 4 upward, in that order; the fields are a dict that may hold fields of any version. Fields that are only
-added or removed need no step (see `fields`).
+boundaries 1, 2, 3 and 4 upward, in that order; the fields are a dict that may hold fields of any version. Fields that are
+only added or removed need no step (see `fields`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from .fields import Fields
 
 
 class Unbridgeable(BarnabasError):
-    """A request cannot be converted to a version that the broker serves; the text gives the reason, `error` is the answer."""
+    """A request cannot be converted to a version that the broker serves; the text gives the reason, `error` is the
+    answer."""
 
     def __init__(self, why: str, error: str = "UNSUPPORTED_VERSION") -> None:
         super().__init__(why)
@@ -28,9 +29,9 @@ class Unbridgeable(BarnabasError):
 class ConversionContext:
     """One exchange: the client's request, at `version`, and the version at which the broker gets it (`served`).
 
-    `request`: the client's fields at the client's version (of a request that was split, this part's). `offset_overrides`: of a
-    connection, (topic, partition) -> the fetch offset of the client, and the one that replaces it. `notes`: what has another
-    meaning or was left out, for the recording.
+    `request`: the client's fields at the client's version (of a request that was split, this part's). `offset_overrides`:
+    of a connection, (topic, partition) -> the fetch offset of the client, and the one that replaces it. `notes`: what has
+    another meaning or was left out, for the recording.
     """
 
     api_key: int

@@ -1,8 +1,8 @@
 """Metadata, topics and their settings between versions.
 
-Sources: `MetadataRequest` (version 0: an empty list means all), `KafkaApis` and `MetadataCache` (`errorUnavailableEndpoints`:
-version 0 leaves replicas out that are not there, and says REPLICA_NOT_AVAILABLE), `DeleteTopicsRequest` (KIP-516), `DescribeConfigsResponse`
-(KIP-226), `CreateTopicsRequest`.
+Sources: `MetadataRequest` (version 0: an empty list means all), `KafkaApis` and `MetadataCache`
+(`errorUnavailableEndpoints`: version 0 leaves replicas out that are not there, and says REPLICA_NOT_AVAILABLE),
+`DeleteTopicsRequest` (KIP-516), `DescribeConfigsResponse` (KIP-226), `CreateTopicsRequest`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def _empty_topics_to_null(fields: Fields, context: ConversionContext) -> None:
 
 @down("request", "Metadata", 1)
 def _null_topics_to_empty(fields: Fields, context: ConversionContext) -> None:
-    fields["topics"] = fields["topics"] or []  # version 0 cannot ask for no topics either: `_add_controller` removes them from the answer
+    fields["topics"] = fields["topics"] or []  # where none are requested, `_add_controller` removes them from the answer
 
 
 @up("response", "Metadata", 1)
 def _add_controller(fields: Fields, context: ConversionContext) -> None:
     if context.request["topics"] == []:
         fields["topics"] = []
-    # Brokers before 0.10 name no controller, and clients without one would ask forever. With one they learn what it cannot do.
+    # Brokers before 0.10 name no controller, and clients without one would ask forever.
     if fields["brokers"]:
         fields["controller_id"] = min(broker["node_id"] for broker in fields["brokers"])
     for partition in each_partition(fields):

@@ -19,7 +19,8 @@ class _Memo:
 
 
 class TranslatingAdapter:
-    """Between one client and a broker that serves `served`; `shown`: the versions that clients are offered, None for the usual ones."""
+    """Between one client and a broker that serves `served`; `shown`: the versions that clients are offered, None for the
+    usual ones."""
 
     def __init__(self, served: Ranges, shown: Ranges | None = None) -> None:
         self.translator = Translator(served, shown)

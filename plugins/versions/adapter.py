@@ -20,7 +20,8 @@ class Forward:
     """The request goes to the broker as `frame`; its correlation id is the client's.
 
     `before`: requests of the adapter's own that go in front of it, one after the other; their correlation ids are set on
-    the way. `memo` comes back in `AdaptedRequest`. `note`: a line for the recording, where `frame` is not what the client sent.
+    the way. `memo` comes back in `AdaptedRequest`. `note`: a line for the recording, where `frame` is not what the client
+    sent.
     """
 
     frame: bytes
@@ -31,8 +32,8 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The broker does not get the request: the client gets `frame` after the responses to its earlier requests. A request without
-    response (Produce with acks=0) gets none."""
+    """The broker does not get the request: the client gets `frame` after the responses to its earlier requests. A request
+    without response (Produce with acks=0) gets none."""
 
     frame: bytes
     note: str = ""
@@ -69,19 +70,19 @@ class AdaptedRequest:
 
 
 class VersionAdapter(Protocol):
-    """The adapter of one connection. A frame that would have to pass it and is too large to be held (64 MiB) ends the connection with an
-    event."""
+    """The adapter of one connection. A frame that would have to pass it and is too large to be held (64 MiB) ends the
+    connection with an event."""
 
     def wants(self, api_key: int, api_version: int) -> bool:
-        """Whether requests of this API and version, and their responses, pass the adapter; all others pass untouched and fast. Called for
-        known APIs only; the answer stays the same during a connection."""
+        """Whether requests of this API and version, and their responses, pass the adapter; all others pass untouched and
+        fast. Called for known APIs only; the answer stays the same during a connection."""
 
     def request(self, frame: bytes) -> Step:
         """What to do with a client's request. If this raises, the request is sent unchanged."""
 
     def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
-        """The response for the client. If this raises, the broker's response is passed on if the request was sent in the client's
-        version; otherwise the client could not read it, and the connection ends."""
+        """The response for the client. If this raises, the broker's response is passed on if the request was sent in the
+        client's version; otherwise the client could not read it, and the connection ends."""
 
     def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
         """The response to the request `Forward.before[place]`. May raise: that is reported, and nothing else happens."""

@@ -17,8 +17,8 @@ from .profile import API_VERSIONS, Profile, Range
 
 
 class EmulatedRelease:
-    """The adapter of a profile. It has no state: one serves any number of connections. `translated`: an adapter behind it serves
-    all versions that it offers."""
+    """The adapter of a profile. It has no state: one serves any number of connections. `translated`: an adapter behind it
+    serves all versions that it offers."""
 
     def __init__(self, profile: Profile, translated: bool = False) -> None:
         self.profile, self.translated = profile, translated

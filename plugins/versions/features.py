@@ -23,7 +23,8 @@ class Features:
     supported: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def restrict(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The replaced fields of an ApiVersions response: without features, and levels of features, that the release lacks."""
+        """The replaced fields of an ApiVersions response: without features, and levels of features, that the release
+        lacks."""
         supported = []
         for each in fields["supported_features"]:
             low, high = self.supported.get(each["name"], (0, -1))

@@ -27,7 +27,8 @@ _OWN_RANGE = (2, 4)
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """An API of the profile of which the broker serves none of the profile's versions. `served`: None if the broker lacks the API."""
+    """An API of the profile of which the broker serves none of the profile's versions. `served`: None if the broker lacks
+    the API."""
 
     api_key: int
     promised: Range
@@ -108,8 +109,8 @@ class Profile:
 
     @property
     def features(self) -> Features | None:
-        """The features offered; None: the broker's. With caps: those of brokers whose versions do not exceed them, so that a client is
-        never offered a feature without the versions it needs (transaction.version 2 with Produce 7)."""
+        """The features offered; None: the broker's. With caps: those of brokers whose versions do not exceed them, so
+        that a client is never offered a feature without the versions it needs (transaction.version 2 with Produce 7)."""
         if not self.caps:
             return None if self.release is None else of_release(self.release)
         if self.release is not None and self.release.role == "zk":

@@ -25,7 +25,8 @@ Json = dict[str, Any]
 
 
 class ControlError(BarnabasError):
-    """The API refused, or could not be reached. `status`: HTTP's, 0 without an answer; `details`: the body of its answer."""
+    """The API refused, or could not be reached. `status`: HTTP's, 0 without an answer; `details`: the body of its
+    answer."""
 
     def __init__(self, status: int, text: str, details: Json | None = None) -> None:
         super().__init__(text)
@@ -70,7 +71,8 @@ class Control:
     def exchanges(
         self, filter: str = "", *, since: int | None = None, limit: int = 100, wait: float = 0.0, bodies: bool = False, zone: str = ""
     ) -> list[Json]:
-        """Exchanges, oldest first: the newest ones, or those after the number `since`, waiting up to `wait` seconds for one.
+        """Exchanges, oldest first: the newest ones, or those after the number `since`, waiting up to `wait` seconds for
+        one.
 
         `zone`: of the filter's times without an offset, such as "Europe/Berlin"; else UTC.
         """
@@ -173,7 +175,8 @@ class Control:
         return self._call("GET", "/v1/recording")
 
     def start_recording(self, directory: str, **kept: float) -> Json:
-        """`kept`: rotate_bytes, rotate_seconds, keep_bytes, keep_seconds; as the proxy was started, if they are not given."""
+        """`kept`: rotate_bytes, rotate_seconds, keep_bytes, keep_seconds; as the proxy was started, if they are not
+        given."""
         return self._call("POST", "/v1/recording/start", body={"directory": str(directory), **kept})
 
     def stop_recording(self) -> Json:

@@ -33,7 +33,8 @@ class WorkerState(NamedTuple):
 
 
 class Relays:
-    """Like an `AsyncChannel`, to all workers. `channels` in the workers' order; `held` is called with notices of held frames."""
+    """Like an `AsyncChannel`, to all workers. `channels` in the workers' order; `held` is called with notices of held
+    frames."""
 
     def __init__(self, channels: list[AsyncChannel], held: Notice) -> None:
         self._channels = channels

@@ -246,7 +246,8 @@ class ControlStart:
                 socket.send_fds(self.control, [packet], [self._pairs[name][0].fileno()], socket.MSG_DONTWAIT)
 
     def send_event(self, event: Event) -> None:
-        """Send an event to the control server. Events that it has no room for are counted, and the count is sent with the next."""
+        """Send an event to the control server. Events that it has no room for are counted, and the count is sent with the
+        next."""
         if self.control is None:
             return
         try:

@@ -2,9 +2,9 @@
 
     python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
-A reader beside the observer. It misses what it cannot keep up with, and reports how much; nobody waits for it. Settings are
-`settings.MeterSettings`; its sockets are already bound. Further packets of the control socket: events of other processes, which are
-counted, and `supervisor.messages.Stop`.
+A reader beside the observer. It misses what it cannot keep up with, and reports how much; nobody waits for it. Settings
+are `settings.MeterSettings`; its sockets are already bound. Further packets of the control socket: events of other
+processes, which are counted, and `supervisor.messages.Stop`.
 """
 
 from __future__ import annotations

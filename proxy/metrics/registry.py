@@ -1,8 +1,8 @@
 """What the meter counts, and how Prometheus reads it.
 
-`Metrics` holds plain numbers, so that counting an exchange costs little; `render` makes the text. Labels are bounded: APIs, versions
-and errors are those that Kafka knows (anything else is "other"); client ids and topics are labels only when asked for, and only the
-first `APART` of them.
+`Metrics` holds plain numbers, so that counting an exchange costs little; `render` makes the text. Labels are bounded:
+APIs, versions and errors are those that Kafka knows (anything else is "other"); client ids and topics are labels only
+when asked for, and only the first `APART` of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """An HTTP server for `GET /metrics` and nothing else, inside the meter's loop.
 
-Metrics hold no secrets and the server accepts no input, so it asks for no token. Clients, their requests and their time are bounded.
+Metrics hold no secrets and the server accepts no input, so it asks for no token. Clients, their requests and their time
+are bounded.
 
-Why not a library: `prometheus_client` uses a thread for each client and bounds neither; `aiohttp` waits for a request's head without
-limit, and would add 12 MiB to the process's 37 and half again to its start (0.46 s of CPU for 0.30 s).
+Why not a library: `prometheus_client` uses a thread for each client and bounds neither; `aiohttp` waits for a request's
+head without limit, and would add 12 MiB to the process's 37 and half again to its start (0.46 s of CPU for 0.30 s).
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ class MeterError(BarnabasError):
 class MeterConfig:
     """Where metrics go; with nothing set there is no meter.
 
-    feed: where the live feed listens (UDP). feed_token: what subscribers must know, "" for a new random one. metrics: where
-    `GET /metrics` is served. metrics_by: what to count by as well (of `BY`). statsd: the server to send to. statsd_tags: use the tags
-    of DogStatsD. Port 0 takes any free port.
+    feed: where the live feed listens (UDP). feed_token: what subscribers must know, "" for a new random one. metrics:
+    where `GET /metrics` is served. metrics_by: what to count by as well (of `BY`). statsd: the server to send to.
+    statsd_tags: use the tags of DogStatsD. Port 0 takes any free port.
     """
 
     feed: Address | None = None
@@ -68,8 +68,8 @@ class MeterConfig:
 class MeterSettings:
     """What the meter is given as it starts.
 
-    feed, metrics, statsd: descriptors of its sockets, None for what is not wanted. datagram: most bytes of one of the feed. The others
-    are as in `MeterConfig`.
+    feed, metrics, statsd: descriptors of its sockets, None for what is not wanted. datagram: most bytes of one of the
+    feed. The others are as in `MeterConfig`.
     """
 
     access: RingAccess

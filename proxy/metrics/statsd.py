@@ -1,8 +1,8 @@
 """Metrics to a StatsD server: once a second, what happened in that second, as UDP datagrams of several lines.
 
-Counters are differences (`|c`), connections a gauge (`|g`), latencies timers (`|ms`): at most `SAMPLES` per API, with their sample
-rate. With tags (DogStatsD) the API, version, error and direction are tags; without, they are parts of the name. docs/metrics.md lists
-the names.
+Counters are differences (`|c`), connections a gauge (`|g`), latencies timers (`|ms`): at most `SAMPLES` per API, with
+their sample rate. With tags (DogStatsD) the API, version, error and direction are tags; without, they are parts of the
+name. docs/metrics.md lists the names.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ class RecordedConnection:
 
 
 class Connections:
-    """`answered` is called with every frame received, `lost` with a connection that is gone and the calls that waited on it.
-    `folded`: how many connections the recorded ones share; 0 for one each."""
+    """`answered` is called with every frame received, `lost` with a connection that is gone and the calls that waited on
+    it. `folded`: how many connections the recorded ones share; 0 for one each."""
 
     def __init__(
         self,
@@ -244,8 +244,8 @@ class Connections:
 
 
 class ConnectionCloser:
-    """Ends the target's connections when the recorded ones ended: at once, or after the responses that the recorded client got.
-    `recorded_connections`: the player's, by number."""
+    """Ends the target's connections when the recorded ones ended: at once, or after the responses that the recorded
+    client got. `recorded_connections`: the player's, by number."""
 
     def __init__(self, recorded_connections: Mapping[int, RecordedConnection], net: Connections, report: Report, settings: Settings) -> None:
         self._recorded, self._net, self._report = recorded_connections, net, report

@@ -1,8 +1,9 @@
 """The loop that replays: steps in the recording's order, requests at their time, answers compared as they come.
 
-One cursor goes through the steps. At a step that marks a response of the recorded client it stops until the target has answered
-(`Order.RECORDED`), or only that connection waits (`Order.CONNECTION`), with its next steps in its backlog. A request that
-needs an id from an outstanding response always waits for that response. Nothing waits longer than `patience`.
+One cursor goes through the steps. At a step that marks a response of the recorded client it stops until the target has
+answered (`Order.RECORDED`), or only that connection waits (`Order.CONNECTION`), with its next steps in its backlog. A
+request that needs an id from an outstanding response always waits for that response. Nothing waits longer than
+`patience`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _cost(step: Step) -> int:
 
 
 class ReadAhead:
-    """Steps that are read before they are due, bounded by bytes. `steps`: read and not yet taken; `exhausted`: there are no more to read."""
+    """Steps that are read before they are due, bounded by bytes. `steps`: read and not yet taken; `exhausted`: there are
+    no more to read."""
 
     def __init__(self, source: Iterator[Step]) -> None:
         self.steps: deque[Step] = deque()
@@ -91,8 +93,8 @@ class Composed(NamedTuple):
 def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
     """What is sent for a recorded request: its bytes if nothing has to change, else those that the target needs.
 
-    Raises CannotSend with the reason, and UnknownId for an id that the target has not sent yet. `again`: the request was counted
-    before."""
+    Raises CannotSend with the reason, and UnknownId for an id that the target has not sent yet. `again`: the request was
+    counted before."""
     exchange = call.exchange
     script.make_ready(call)
     if call.skip is not None:
@@ -179,7 +181,8 @@ class Player:
         self._overdue(time.monotonic_ns())
 
     def _advance(self, now: int) -> int | None:
-        """Do all steps that are due. Returns when the next one is, in ns; None if it waits for responses, or there is none."""
+        """Do all steps that are due. Returns when the next one is, in ns; None if it waits for responses, or there is
+        none."""
         pace, steps = self.settings.pace, self._read_ahead.steps
         done = 0
         while True:

@@ -25,8 +25,8 @@ class Resolver:
         self._share()
 
     def new_topics(self) -> None:
-        """Handle topics that the recording has named since the last call: create missing ones if so configured, and read where their
-        logs end."""
+        """Handle topics that the recording has named since the last call: create missing ones if so configured, and read
+        where their logs end."""
         recorded = self._script.recorded
         if recorded.brokers and not self._mapping.brokers:
             here, there = sorted(recorded.brokers), sorted(self._target.brokers)

@@ -1,4 +1,5 @@
-"""The target's responses: ids are learned from them, they are compared with the recorded ones, or the request is retried."""
+"""The target's responses: ids are learned from them, they are compared with the recorded ones, or the request is
+retried."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ class ResponseChecker:
         return memoryview(recorded)[4:] == memoryview(frame)[4:]
 
     def check(self, call: Call, frame: bytes, version: int, now: int, closing: bool = False) -> int:
-        """Read a response, learn from it and compare it. Returns after how many ns the request is to be retried; 0: it is done."""
+        """Read a response, learn from it and compare it. Returns after how many ns the request is to be retried; 0: it is
+        done."""
         exchange = call.exchange
         got = self._read(call, frame, version)
         if got is None:
@@ -160,7 +162,8 @@ class ResponseChecker:
         return True
 
     def _defer_comparison(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
-        """Keep differences until the same read is repeated: it is no difference if the recording has this response a moment later."""
+        """Keep differences until the same read is repeated: it is no difference if the recording has this response a
+        moment later."""
         place = asked.api_key, asked.frame[asked.body_start :]
         before = self._open.pop(place, None)
         if before is not None:

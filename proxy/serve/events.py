@@ -29,8 +29,8 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A request that the recording cannot answer. `nearest` describes the most similar recorded request, number `nearest_number` of
-    the recording, counted from 0; "" and None when there is none of this API."""
+    """A request that the recording cannot answer. `nearest` describes the most similar recorded request, number
+    `nearest_number` of the recording, counted from 0; "" and None when there is none of this API."""
 
     client: str
     what: str
@@ -47,8 +47,8 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class ProducedOtherwise:
-    """A produced record that differs from all recorded ones of its topic. `live` and `recorded` show the differences; `recorded` is ""
-    when all recorded records were produced already."""
+    """A produced record that differs from all recorded ones of its topic. `live` and `recorded` show the differences;
+    `recorded` is "" when all recorded records were produced already."""
 
     client: str
     topic: str

@@ -1,4 +1,5 @@
-"""A produced and a recorded record in a line each: the parts that differ, and of long values only the place of the difference."""
+"""A produced and a recorded record in a line each: the parts that differ, and of long values only the place of the
+difference."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Served:
     """``with Served("recording/") as served:`` and clients connect to ``served.bootstrap``.
 
     `capture` may be a `ServeConfig` with everything in it. `misses` are the requests that had no answer so far,
-    `differences` the records that were produced otherwise than recorded (`contents`), `unused()` what of the recording nobody
-    asked for; `summary()` counts. Raises `ServeError` (or `NotACapture`, OSError for the capture) from `start`.
+    `differences` the records that were produced otherwise than recorded (`contents`), `unused()` what of the recording
+    nobody asked for; `summary()` counts. Raises `ServeError` (or `NotACapture`, OSError for the capture) from `start`.
     """
 
     def __init__(

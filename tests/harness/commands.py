@@ -1,4 +1,5 @@
-"""Commands as a user runs them, in forks of a process that has imported all of them: a fresh interpreter imports for half a second.
+"""Commands as a user runs them, in forks of a process that has imported all of them: a fresh interpreter imports for half
+a second.
 
 ``tests/docs`` and the tests with a terminal start fresh interpreters, so the imports of commands are tested as well.
 """
@@ -70,7 +71,8 @@ def run(*arguments: object, cwd: Path | None = None, timeout: float = PATIENCE) 
 
 
 def here(*arguments: object) -> Result:
-    """``barnabas ARGUMENTS`` in this process, made of its one command as `main` makes it; a Failure is its ``exception``."""
+    """``barnabas ARGUMENTS`` in this process, made of its one command as `main` makes it; a Failure is its
+    ``exception``."""
     words = [*map(str, arguments)]
     return CliRunner().invoke(make_app([words[0]]), words)
 

@@ -40,7 +40,8 @@ def _shared() -> ForkServer:
 
 
 def fork_server() -> ForkServer | None:
-    """The fork server of this test process; None where there is none, or where a test has set variables that it would not see."""
+    """The fork server of this test process; None where there is none, or where a test has set variables that it would not
+    see."""
     return _shared() if ForkServer.available and _settings() == _AT_START else None
 
 

@@ -162,8 +162,8 @@ def heartbeats(
 ) -> Path:
     """Record ``count`` Heartbeats of one member, correlation ids from ``first`` on; returns the folder.
 
-    Those for which ``error(number)`` holds are answered with UNKNOWN_MEMBER_ID. So many requests are ``in_flight`` when one is
-    answered: with more than one, the last requests have no response.
+    Those for which ``error(number)`` holds are answered with UNKNOWN_MEMBER_ID. So many requests are ``in_flight`` when
+    one is answered: with more than one, the last requests have no response.
     """
     with RecordingBuilder(directory, **options) as recording:
         for number in range(first, first + count):

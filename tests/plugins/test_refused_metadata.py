@@ -1,7 +1,7 @@
 """A Metadata request that a rule refuses is answered with the brokers of the newest Metadata response.
 
-librdkafka 2.16 gives up every broker that a Metadata response does not list, and a response without any leaves it with nobody to
-ask again.
+librdkafka 2.16 gives up every broker that a Metadata response does not list, and a response without any leaves it with
+nobody to ask again.
 """
 
 from __future__ import annotations

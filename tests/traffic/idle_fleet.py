@@ -1,5 +1,5 @@
-"""Traffic of idle clients: heartbeats and refreshes of Metadata, and sometimes an event for detectors: an error, a pause, a new leader,
-a late response."""
+"""Traffic of idle clients: heartbeats and refreshes of Metadata, and sometimes an event for detectors: an error, a pause,
+a new leader, a late response."""
 
 from __future__ import annotations
 

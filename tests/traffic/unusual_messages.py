@@ -1,5 +1,5 @@
-"""Messages that are legal but rare, or that decoders read although the definition forbids them: unknown tagged fields, nulls
-where none may be, empty and extreme values. For everything that reads decoded messages.
+"""Messages that are legal but rare, or that decoders read although the definition forbids them: unknown tagged fields,
+nulls where none may be, empty and extreme values. For everything that reads decoded messages.
 """
 
 from __future__ import annotations

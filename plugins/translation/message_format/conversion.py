@@ -1,5 +1,5 @@
-"""The common part of both directions: reading records with the checks of a broker (every CRC, also inside wrappers), errors, and counts
-of losses."""
+"""The common part of both directions: reading records with the checks of a broker (every CRC, also inside wrappers),
+errors, and counts of losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ....decoder.records.message import plain_records
 
 
 class ConversionError(RecordsError):
-    """Records that cannot be converted. `offset`: the byte of the fault (see `RecordsError`); `error`: the name of Kafka's error for it."""
+    """Records that cannot be converted. `offset`: the byte of the fault (see `RecordsError`); `error`: the name of
+    Kafka's error for it."""
 
     def __init__(
         self, text: str, offset: int | None = None, *, decompressed: bool = False, error: str = "CORRUPT_MESSAGE"
@@ -83,7 +84,8 @@ def explain(message: Message, limit: int) -> NoReturn:
 
 
 def records_of(entry: Batch | Message) -> Iterator[Record]:
-    """The records of a stored entry with their offsets, one by one: all at once, tiny records take many times the batch's bytes."""
+    """The records of a stored entry with their offsets, one by one: all at once, tiny records take many times the batch's
+    bytes."""
     if not entry.crc_ok:
         raise wrong_crc(f"{'record batch' if isinstance(entry, Batch) else 'message'} at byte {entry.start}", entry.start)
     if isinstance(entry, Batch) or not entry.codec:

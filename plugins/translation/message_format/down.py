@@ -15,13 +15,13 @@ from .conversion import ConversionCounts, converted, records_of
 def down(data: bytes, *, magic: int, first_offset: int | None = None, counts: ConversionCounts | None = None) -> bytes:
     """The records of a Fetch response (any magics, perhaps cut at the end) as a message set of `magic` 0 or 1.
 
-    Offsets and times stay, gaps too; a compressed batch becomes a wrapper in the same codec, zstd becomes gzip, as these formats do not
-    have it. Headers are lost. Control batches are left out; records of aborted transactions stay, since old consumers read
-    uncommitted. Entries of `magic` or older stay byte for byte.
+    Offsets and times stay, gaps too; a compressed batch becomes a wrapper in the same codec, zstd becomes gzip, as these
+    formats do not have it. Headers are lost. Control batches are left out; records of aborted transactions stay, since
+    old consumers read uncommitted. Entries of `magic` or older stay byte for byte.
 
-    `first_offset`: the offset that was asked for. Plain messages before it are left out (some consumers rely on it), a wrapper
-    stays whole. `counts` is added to. Raises `ConversionError` for a damaged batch at the beginning; a later one ends the
-    result, and is the first of the next fetch. The result may be empty: the consumer stays at its offset then.
+    `first_offset`: the offset that was asked for. Plain messages before it are left out (some consumers rely on it), a
+    wrapper stays whole. `counts` is added to. Raises `ConversionError` for a damaged batch at the beginning; a later one
+    ends the result, and is the first of the next fetch. The result may be empty: the consumer stays at its offset then.
     """
     out = bytearray()
     try:

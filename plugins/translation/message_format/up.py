@@ -1,5 +1,5 @@
-"""From message sets of magic 0 and 1 to batches of magic 2: as a broker converts what a producer sends (`up`), and as its log would
-hold them after an upgrade of its format, for consumers that know no older one (`stored`).
+"""From message sets of magic 0 and 1 to batches of magic 2: as a broker converts what a producer sends (`up`), and as its
+log would hold them after an upgrade of its format, for consumers that know no older one (`stored`).
 
 Source: Kafka's LogValidator (until 3.9), which gives offsets anew, keeps the producer's times and writes one batch.
 """
@@ -17,9 +17,10 @@ from .conversion import ConversionError, converted, read_wrapper, records_of, wr
 def up(data: bytes, *, limit: int = DEFAULT_LIMIT) -> bytes:
     """The message set of a Produce request (plain messages, wrappers, or both) as one batch of magic 2.
 
-    Produce v3 and later take one batch only; its offsets count from 0, its codec is that of the last wrapper, and it has neither
-    producer id nor sequence. Times stay; messages of magic 0 have none and get -1. An unfinished message at the end is dropped,
-    as brokers do, and a set without a whole message gives nothing. A set that begins with a batch comes back unchanged.
+    Produce v3 and later take one batch only; its offsets count from 0, its codec is that of the last wrapper, and it has
+    neither producer id nor sequence. Times stay; messages of magic 0 have none and get -1. An unfinished message at the
+    end is dropped, as brokers do, and a set without a whole message gives nothing. A set that begins with a batch comes
+    back unchanged.
 
     `limit`: most bytes that all wrappers together may decompress to. Raises `ConversionError`.
     """
@@ -38,8 +39,8 @@ def up(data: bytes, *, limit: int = DEFAULT_LIMIT) -> bytes:
 def stored(data: bytes) -> bytes:
     """The message set of a Fetch response (perhaps cut at its end) as batches of magic 2.
 
-    Offsets and times stay, gaps too; a wrapper becomes a batch in its codec, plain messages that follow each other become one.
-    What cannot be read stays as it is, with all that follows: its reader reports what is wrong.
+    Offsets and times stay, gaps too; a wrapper becomes a batch in its codec, plain messages that follow each other become
+    one. What cannot be read stays as it is, with all that follows: its reader reports what is wrong.
     """
     out = bytearray()
     plain: list[Record] = []

@@ -64,8 +64,9 @@ def subscribe(
 ) -> Iterator[FeedEvent]:
     """Subscribe and iterate forever; ends the subscription when the iterator is closed.
 
-    FeedError when nobody answers for 10 s (`patient`: wait forever) or the token is refused. A feed that ends later
-    is waited for. Datagrams that are not read in time stay in the kernel's buffer of `receive_bytes`; beyond that they are missed.
+    FeedError when nobody answers for 10 s (`patient`: wait forever) or the token is refused. A feed that ends later is
+    waited for. Datagrams that are not read in time stay in the kernel's buffer of `receive_bytes`; beyond that they are
+    missed.
     """
     reader = FeedReader(token) if reader is None else reader
     with _open(address, receive_bytes) as sock:

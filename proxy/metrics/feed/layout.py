@@ -178,7 +178,8 @@ def limit_rates(rates: list[Rate]) -> tuple[Rate, ...]:
 
 
 class Hello(NamedTuple):
-    """A datagram of a subscriber. generation, strings: the dictionary that it has, and how many bytes of it without a gap."""
+    """A datagram of a subscriber. generation, strings: the dictionary that it has, and how many bytes of it without a
+    gap."""
 
     kind: int
     generation: int

@@ -1,8 +1,8 @@
 """The live feed's sender: summaries of exchanges, as they happen, to subscribers over UDP.
 
-A subscriber that is slow or gone costs nothing: nobody waits for it, its datagrams are lost in the kernel, and the positions in the
-headers show it exactly how many records it missed. `FeedSender` is sans-IO (datagrams in, datagrams out); `FeedServer` moves
-them with asyncio-dgram.
+A subscriber that is slow or gone costs nothing: nobody waits for it, its datagrams are lost in the kernel, and the
+positions in the headers show it exactly how many records it missed. `FeedSender` is sans-IO (datagrams in, datagrams
+out); `FeedServer` moves them with asyncio-dgram.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ class FeedSender:
     # -- subscribers -----------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, peer: Peer, now: float, wall_ns: int) -> None:
-        """Take a datagram. Without the right token it changes nothing, and the answer is no longer than the datagram: this cannot be
-        used to flood a third party."""
+        """Take a datagram. Without the right token it changes nothing, and the answer is no longer than the datagram:
+        this cannot be used to flood a third party."""
         hello = layout.parse_hello(data)
         if hello is None:
             return
@@ -222,7 +222,8 @@ def _time_of(records: bytearray) -> int:
 
 
 class FeedServer:
-    """Moves a sender's datagrams over a bound socket. Errors of the socket are only counted: they are of subscribers that are gone."""
+    """Moves a sender's datagrams over a bound socket. Errors of the socket are only counted: they are of subscribers that
+    are gone."""
 
     def __init__(self, sender: FeedSender, clock: Callable[[], float], wall_ns: Callable[[], int]) -> None:
         self.sender = sender

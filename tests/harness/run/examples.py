@@ -1,4 +1,5 @@
-"""How many examples Hypothesis tries: of most tests as many as the profile says (tests/conftest.py), of some a multiple of it."""
+"""How many examples Hypothesis tries: of most tests as many as the profile says (tests/conftest.py), of some a multiple
+of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Imported by the process that the commands of tests are forks of: Kafka's definitions and the explanations are read once, for
-all of them."""
+"""Imported by the process that the commands of tests are forks of: Kafka's definitions and the explanations are read
+once, for all of them."""
 
 from __future__ import annotations
 

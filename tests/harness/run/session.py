@@ -40,7 +40,8 @@ class Session:
     temporary: Path
     """Every temporary file of the run is below this folder, except pytest's own, which it keeps for a while."""
     brokers: Path
-    """What brokers write: in memory where there is room. On a disk they wait for it, on a busy machine for half a minute."""
+    """What brokers write: in memory where there is room. On a disk they wait for it, on a busy machine for half a
+    minute."""
 
     @property
     def running(self) -> bool:
@@ -88,7 +89,8 @@ def _earlier() -> Iterator[Session]:
 
 
 def _end(name: str) -> list[str]:
-    """End the processes of a run: SIGTERM, and SIGKILL to those that do not end. Linux only; elsewhere there is no /proc."""
+    """End the processes of a run: SIGTERM, and SIGKILL to those that do not end. Linux only; elsewhere there is no
+    /proc."""
     wanted = f"{NAME}={name}".encode()
     ended: list[str] = []
     found = dict(_processes(wanted))

@@ -9,7 +9,8 @@ import pytest
 
 
 def thin(cases: Iterable[Any], every_day: int) -> list[Any]:
-    """The cases of ``pytest.mark.parametrize``, all marked slow but ``every_day`` of them, evenly spread from the first on."""
+    """The cases of ``pytest.mark.parametrize``, all marked slow but ``every_day`` of them, evenly spread from the first
+    on."""
     found = list(cases)
     kept = {number * len(found) // every_day for number in range(every_day)}
     return [case if number in kept else slow(case) for number, case in enumerate(found)]

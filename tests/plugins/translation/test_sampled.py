@@ -1,5 +1,5 @@
-"""Sampled messages of every API at every version: each gives an answer, a request that the broker serves, or the unchanged frame;
-fields of both versions keep their values; responses can be read."""
+"""Sampled messages of every API at every version: each gives an answer, a request that the broker serves, or the
+unchanged frame; fields of both versions keep their values; responses can be read."""
 
 from __future__ import annotations
 

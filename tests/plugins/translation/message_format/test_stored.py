@@ -1,4 +1,5 @@
-"""What an old broker has stored, as batches: the same records with their offsets and times, for clients that read no other."""
+"""What an old broker has stored, as batches: the same records with their offsets and times, for clients that read no
+other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Message sets as old producers send them, up to one batch of magic 2: values, offsets, times, codecs, and what is refused."""
+"""Message sets as old producers send them, up to one batch of magic 2: values, offsets, times, codecs, and what is
+refused."""
 
 import struct
 import zlib
@@ -56,7 +57,8 @@ def test_others_read_the_batch(area, codec):
 
 
 def test_several_messages_and_wrappers_become_one_batch():
-    """Only one batch is allowed per partition from Produce v3 on; the codec is the last wrapper's, as LogValidator has it."""
+    """Only one batch is allowed per partition from Produce v3 on; the codec is the last wrapper's, as LogValidator has
+    it."""
     data = (
         R.encode_messages(ROWS[:5], magic=1)
         + R.encode_messages(ROWS[5:9], magic=1, codec=1)
