@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-PACKAGES = ("barnabas.decoder", "barnabas.captures")
+PACKAGES = ("barnabas.decoder", "barnabas.captures", "barnabas.plugins")
 HEAD = """\
 # Python reference
 
