@@ -9,6 +9,7 @@ import pytest
 import textual._wait
 import textual.screen
 from textual.css.stylesheet import Stylesheet
+from textual.pilot import Pilot
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,6 +20,21 @@ def finer_steps() -> Iterator[None]:
         patch.setattr(textual._wait, "SLEEP_GRANULARITY", 1 / 100)
         patch.setattr(textual._wait, "SLEEP_IDLE", 1 / 100 / 20)
         patch.setattr(textual.screen, "UPDATE_PERIOD", 1 / 120)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_key_is_handled_before_the_next() -> Iterator[None]:
+    """The pilot judges by the time the process used, which a busy machine makes small: a key could come before the dialog
+    that the key before it opens."""
+
+    async def press(pilot: Pilot[Any], *keys: str) -> None:
+        for key in keys:
+            await press_one(pilot, key)
+
+    press_one = Pilot.press
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pilot, "press", press)
         yield
 
 

@@ -13,6 +13,8 @@ from barnabas.captures import Capture, Row
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model.rows import RowView
 
+from ..support.awaiting import searched, until_true
+
 
 class ManyRows(Sequence[Row]):
     """Rows made on demand from one sample; counts what is asked for."""
@@ -129,21 +131,31 @@ def test_an_order_keeps_what_was_found(story: Capture) -> None:
 
 
 def test_a_long_search_runs_while_keys_are_answered(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A clock that makes every slice the smallest one.
+    # A clock that makes every slice the smallest one, and a search that goes on only when the test lets it.
     monkeypatch.setattr("barnabas.ui.tui.model.rows.perf_counter", itertools.count().__next__)
     monkeypatch.setattr("barnabas.ui.tui.views.exchanges.row_finder", lambda capture, text: every(100))
+    search, slices = RowView.search, 1
+
+    def search_if_allowed(view: RowView, seconds: float = 0) -> int:
+        nonlocal slices
+        slices -= 1
+        return search(view, seconds) if slices >= 0 else 0
+
+    monkeypatch.setattr(RowView, "search", search_if_allowed)
     capture = ManyCapture(story.rows()[0], 1_000)
 
     async def go() -> None:
+        nonlocal slices
         app = BarnabasApp(capture, title="many")  # type: ignore[arg-type]
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("E")
             screen: Any = app.screen
-            assert screen.view.searched < 1_000
-            for _ in range(500):
-                if not screen.view.searching:
-                    break
-                await pilot.press("j")
-            assert len(screen.view) == 10 and screen.view.searched == 1_000 and screen.list.cursor > 1
+            assert screen.view.searched == 256
+            await pilot.press("j")
+            await until_true(pilot, lambda: screen.list.cursor == 1)
+            assert screen.view.searched == 256 and screen.view.searching
+            slices = 1_000
+            await searched(pilot, screen.view)
+            assert len(screen.view) == 10 and screen.view.searched == 1_000 and screen.list.cursor == 1
 
     asyncio.run(go())

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer
 from textual.pilot import Pilot
 
 from .awaiting import text_of, until, until_true
-from .driving import Steps
+from .driving import Steps, application
 
 T = TypeVar("T")
 
@@ -44,13 +44,14 @@ def drive(proxy: Proxy, steps: Steps, size: tuple[int, int] = (120, 40), **optio
 
 
 async def hold(pilot: Pilot[None], text: str, side: str = "request", seconds: float = 300) -> None:
-    """Press what a person presses to hold something."""
+    """Press what a person presses to hold something, until the proxy holds this and nothing else."""
     await pilot.press("i")
     await until(pilot, "Intercept")
     for name, value in (("filter", text), ("side", side), ("seconds", f"{seconds:g}")):
         pilot.app.screen.query_one(f"#{name}").value = value  # type: ignore[attr-defined]
     await pilot.press("enter")
-    await until(pilot, "intercept ON")
+    queue = application(pilot).session.held
+    await until_true(pilot, lambda: [each.filter for each in queue.intercepts] == [text], lambda: f"{queue.intercepts}")
 
 
 class Client:
