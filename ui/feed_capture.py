@@ -86,7 +86,7 @@ class FeedCapture(Capture):
                 self._highest = max(self._highest, number)
                 encoder.connection(number, ends.opened_ns, ends.client, ends.broker)
             state = STATES[record.flags & STATE_MASK]
-            # The offsets point nowhere: 0 says that there is such a frame, -1 that there is none.
+            # The offsets point nowhere: 0 means that there is such a frame, -1 that there is none.
             request_at = -1 if state is State.ORPHAN else 0
             response_at = 0 if state in (State.PAIRED, State.ORPHAN) else -1
             encoder.records += RECORD.pack(

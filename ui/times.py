@@ -10,8 +10,14 @@ import os
 import time
 from datetime import UTC, datetime, tzinfo
 
+from ..errors import BarnabasError
+
 UNKNOWN = "an unknown time"
 _zone: tzinfo | None = UTC
+
+
+class NamelessZone(BarnabasError, ValueError):
+    """This machine does not say what its zone is called."""
 
 
 def zone() -> tzinfo | None:
@@ -20,7 +26,7 @@ def zone() -> tzinfo | None:
 
 
 def zone_name() -> str:
-    """The zone's name in the IANA database, for a proxy that reads times for us. ValueError if this machine does not tell it."""
+    """The zone's name in the IANA database, for a proxy that reads times for us. Raises NamelessZone."""
     from ..decoder.filter import named_zone
 
     if _zone is UTC or time.tzname == ("UTC", "UTC"):
@@ -29,7 +35,7 @@ def zone_name() -> str:
     try:
         named_zone(name)
     except ValueError:
-        raise ValueError(
+        raise NamelessZone(
             "the local zone has no name on this machine: set TZ (such as TZ=Europe/Berlin), or leave out --local and write "
             "times with their offset"
         ) from None
@@ -56,7 +62,7 @@ def mark() -> str:
 
 
 def heading(title: str) -> str:
-    """The title above a column of times, which say nothing of their zone themselves."""
+    """The title above a column of times, as the times below do not name their zone."""
     return f"{title} UTC" if _zone is UTC else title
 
 
@@ -74,7 +80,7 @@ def day(time_ns: int) -> str:
 
 
 def moment(time_ns: int, digits: int = 0) -> str:
-    """``2026-11-21 12:01:30Z``; `UNKNOWN` for what no clock can have said."""
+    """``2026-11-21 12:01:30Z``; `UNKNOWN` for a time out of range."""
     return UNKNOWN if _of(time_ns) is None else f"{day(time_ns)} {clock(time_ns, digits)}{mark()}"
 
 

@@ -15,7 +15,7 @@ from ...proxy.supervisor.interpreter import python
 
 
 class ChildFailed(BarnabasError, RuntimeError):
-    """The process ended before it said what was awaited."""
+    """The process ended before it printed the line that was awaited."""
 
 
 class ChildProcess:

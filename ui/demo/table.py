@@ -66,7 +66,7 @@ class TrafficTable:
 
 
 class LiveTable:
-    """Follows a recording and shows it until told to stop."""
+    """Follows a recording and shows it until the time is up or Ctrl-C."""
 
     def __init__(self, capture: Capture, status: Callable[[], str]):
         self._capture, self._status = capture, status

@@ -16,6 +16,8 @@ import time
 from collections import Counter
 from typing import Any
 
+from ...diagnostics import contained
+
 TOPIC = "orders"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP = "billing"
@@ -111,6 +113,7 @@ class Traffic:
             asyncio.run(self.audit())
         except Exception as error:
             # The boundary of a thread: the demonstration goes on without this client, and reports it at the end.
+            contained("the aiokafka client of the demonstration", error, reported=True)
             self.counts[f"aiokafka: {type(error).__name__}"] += 1
 
     def run(self) -> None:

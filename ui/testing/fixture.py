@@ -205,7 +205,7 @@ class Barnabas:
 
         `match`: a filter, for what the arguments api, version, topic, partition, group, member, txn, client and software
         do not say. after, times, every, probability, seed, from_, until: when it fires. Everything else is the action, as in
-        a rules file; `do` gives several. Raises ValueError that says what is wrong. See docs/rules.md.
+        a rules file; `do` gives several. Raises ValueError, which says what is wrong. See docs/rules.md.
         """
         __tracebackhide__ = True  # what is wrong is the line of the test
         terms = [f"({match})"] if match else []

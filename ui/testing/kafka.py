@@ -198,7 +198,7 @@ def write_properties(path: Path, values: Mapping[str, object]) -> None:
 
 
 def format_storage(node: Node, cluster_id: str, *options: str) -> None:
-    """Have Kafka's StorageTool format a node's log directory. KafkaFailed with what it says."""
+    """Have Kafka's StorageTool format a node's log directory. KafkaFailed has its output."""
     command = [java(), *OPTIONS, *node.options, "-cp", node.release.class_path, "kafka.tools.StorageTool", "format"]
     command += [f"--cluster-id={cluster_id}", "--config", str(node.properties), *options]  # an id may start with a dash
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=START_SECONDS)

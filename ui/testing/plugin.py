@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ...diagnostics import contained
+
 if TYPE_CHECKING:
     from ...proxy.supervisor.fork_server import ForkServer
     from .cassette import Cassette
@@ -59,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the real broker when it is clear that a test wants it; here, so that what is wrong with it is said once."""
+    """Start the real broker when it is clear that a test wants it; here, so that an error is reported once."""
     config = session.config
     if hasattr(config, "workerinput") or config.getoption("collectonly"):
         return
@@ -166,12 +168,12 @@ def barnabas(
 
 
 def _addresses(text: str) -> list[Address]:
+    from ...errors import BarnabasError
     from ..cli.common.address import parse_all
-    from ..cli.common.failure import Failure
 
     try:
         return parse_all([text], "--barnabas-broker")
-    except Failure as error:
+    except BarnabasError as error:
         raise pytest.UsageError(str(error)) from None
 
 
@@ -236,7 +238,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if fixture is not None and report.when == "call" and report.failed:
         try:
             text = fixture.report()
-        except Exception as error:  # nothing may hide the test's own failure
+        except Exception as error:  # the proxy may have died in any way: nothing may hide the test's own failure
+            contained("the report of a failed test", error, reported=True)
             text = f"not known: {type(error).__name__}: {error}"
         report.sections.append(("Kafka traffic through barnabas", text))
     return report

@@ -88,7 +88,7 @@ class ScreenProcess:
         await self._send(b"M", json.dumps({"type": kind, **fields}).encode())
 
     async def end(self) -> str:
-        """End it, by force if it does not otherwise; what it said when it did not end well, harmless for a terminal.
+        """End it, by force if it does not otherwise; its output when it did not end well, harmless for a terminal.
 
         May be called more than once. `output` must not run any more."""
         if self._ending is None:
@@ -146,7 +146,7 @@ class ScreenProcess:
             keys.write(kind + len(payload).to_bytes(4, "big") + payload)
             await keys.drain()
         except (ConnectionError, RuntimeError):
-            pass  # it has ended: `output` says so
+            pass  # it has ended, as `output` reports
 
 
 def between(number: Any, ends: tuple[int, int]) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from barnabas.captures import Capture
+from barnabas.errors import BarnabasError
 from barnabas.proxy.control.auth import Refused
 from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.common.failure import Failure
@@ -138,7 +139,7 @@ def test_a_page_shows_the_list_takes_a_filter_and_ends_with_its_socket(server: S
             page = await browser.page()
             await page.until("97 exchanges")
             (screen,) = server.screens()
-            await page.type("Q")  # it ends by itself: the page is told
+            await page.type("Q")  # it ends by itself: the page hears of it
             async with asyncio.timeout(PATIENCE):
                 while (await page.socket.receive()).type not in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
                     pass
@@ -260,7 +261,7 @@ def test_a_screen_that_does_not_end_is_killed_with_all_it_has_started(monkeypatc
     assert len(pids) == 2 and all(gone(pid) for pid in pids)
 
 
-def test_what_a_screen_says_when_it_fails_is_shown_harmlessly(tmp_path: Path) -> None:
+def test_the_output_of_a_failed_screen_is_shown_harmlessly(tmp_path: Path) -> None:
     capture = tmp_path / "gone.pcapng"
     capture.write_bytes(STORM.read_bytes())
 
@@ -284,17 +285,17 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
         web.need_web()
 
 
-def test_what_cannot_be_served_is_said_before(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unservable_screen_is_reported_before_serving(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command, taken = make_app(), server.host.rpartition(":")[2]
-    for arguments, said in (
+    for arguments, message in (
         ([str(STORM), "--port", taken], f"port {taken}.*--port 0"),
         (["nowhere"], "nowhere does not exist"),
         ([str(STORM), "--plain"], "one of them"),
         (["--attach", "http://127.0.0.1:9"], "127.0.0.1"),
         ([], "say what to look at"),
     ):
-        with pytest.raises(Failure, match=said):
+        with pytest.raises(BarnabasError, match=message):
             command(["ui", *arguments, "--web"], standalone_mode=False)
 
 

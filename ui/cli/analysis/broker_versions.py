@@ -32,7 +32,7 @@ class _Closed(Exception):
 
 @dataclass(slots=True)
 class ClusterVersions:
-    """What a cluster said: its brokers as far as they answered, and what went wrong with the others."""
+    """The answers of a cluster: its brokers as far as they answered, and what went wrong with the others."""
 
     brokers: list[ObservedBroker] = field(default_factory=list)
     node_ids: dict[str, int] = field(default_factory=dict)
@@ -158,7 +158,7 @@ def _why_closed(address: Address) -> str:
 def _speaks_tls(address: Address) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is told to it; the question is only whether it speaks TLS
+    context.verify_mode = ssl.CERT_NONE  # nothing is sent to it; the question is only whether it speaks TLS
     try:
         with socket.create_connection(address, TIMEOUT) as plain, context.wrap_socket(plain):
             return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ....captures import Row
 from ....decoder.compat import ClientTracker, ObservedClient, Request
@@ -47,8 +47,24 @@ def client_line(client: ObservedClient) -> str:
     return f"{name}  {software}  {client.host or 'address unknown'}"
 
 
-def client_identity(client: ObservedClient) -> dict[str, Any]:
-    """Who a client is and when it was there, for JSON."""
+class ClientIdentity(TypedDict):
+    """Who a client is and when it was there, as JSON. `old_formats`: batches by magic, as text."""
+
+    client_id: str | None
+    software_name: str | None
+    software_version: str | None
+    software: str | None
+    address: str
+    negotiation: str
+    connections: int
+    requests: int
+    first_seen_ns: int
+    last_seen_ns: int
+    old_formats: dict[str, int]
+
+
+def client_identity(client: ObservedClient) -> ClientIdentity:
+    """The client for JSON."""
     return {
         "client_id": client.client_id or None,
         "software_name": client.software_name or None,

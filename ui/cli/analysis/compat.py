@@ -6,7 +6,7 @@ import json
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -17,7 +17,7 @@ from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
 from ..common.output import table_console, warn
-from .clients import client_identity, client_line, watch
+from .clients import ClientIdentity, client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +63,7 @@ def compat(
     except KeyError as error:
         raise Failure(f"--against: {error.args[0]}") from None
     if as_json:
-        typer.echo(json.dumps(_as_dict(found)))
+        typer.echo(json.dumps(_document(found)))
     if html_file is not None:
         write_text(html_file, html(found), "--html")
     if md_file is not None:
@@ -131,7 +131,44 @@ def _print_client(console: Console, of: ClientReport) -> None:
         console.print(f"  note: {visible(note)}")
 
 
-def _as_dict(found: Report) -> dict[str, Any]:
+class ReasonDocument(TypedDict):
+    """One reason of a verdict, as JSON; None where it is not about one version of an API."""
+
+    verdict: str
+    text: str
+    api: str | None
+    api_key: int | None
+    version: int | None
+    served: list[int] | None
+    dropped_in: str | None
+    came_with: str | None
+    kip: str | None
+    requests: int | None
+    refused: int | None
+    first_seen_ns: int | None
+    last_seen_ns: int | None
+
+
+class ClientDocument(ClientIdentity):
+    """A client and its verdict, as JSON."""
+
+    verdict: str
+    certainty: str
+    reasons: list[ReasonDocument]
+    remedies: list[str]
+    notes: list[str]
+
+
+class CompatDocument(TypedDict):
+    """What ``--json`` prints. `counts`: clients by verdict."""
+
+    against: str
+    worst: str
+    counts: dict[str, int]
+    clients: list[ClientDocument]
+
+
+def _document(found: Report) -> CompatDocument:
     return {
         "against": found.against.name,
         "worst": found.worst.text,
@@ -141,7 +178,7 @@ def _as_dict(found: Report) -> dict[str, Any]:
                 **client_identity(of.client),
                 "verdict": of.verdict.text,
                 "certainty": of.certainty,
-                "reasons": [_reason_dict(reason) for reason in of.reasons],
+                "reasons": [_reason_document(reason) for reason in of.reasons],
                 "remedies": of.remedies,
                 "notes": of.notes,
             }
@@ -150,7 +187,7 @@ def _as_dict(found: Report) -> dict[str, Any]:
     }
 
 
-def _reason_dict(reason: Reason) -> dict[str, Any]:
+def _reason_document(reason: Reason) -> ReasonDocument:
     use = reason.use
     return {
         "verdict": reason.verdict.text,

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -108,6 +108,16 @@ def _list(as_json: bool) -> None:
         console.print(line)
 
 
+class FindingsDocument(TypedDict):
+    """What ``--json`` prints of one capture. `findings`: as `Finding.to_dict`; `counts`: of findings by severity, connections,
+    exchanges and lost bytes; `notes`: what is not right with the capture."""
+
+    capture: str
+    findings: list[dict[str, Any]]
+    counts: dict[str, int]
+    notes: list[str]
+
+
 class _Inspection:
     """The detectors at work on one capture."""
 
@@ -146,8 +156,8 @@ class _Inspection:
             notes.append(f"{self.counts['lost_bytes']} bytes of connections are missing: findings may be, too")
         return notes
 
-    def to_dict(self, shown: list[Finding]) -> dict[str, Any]:
-        """The document of ``--json``."""
+    def document(self, shown: list[Finding]) -> FindingsDocument:
+        """For ``--json``."""
         return {
             "capture": str(self.path),
             "findings": [finding.to_dict() for finding in shown],
@@ -165,7 +175,7 @@ def _open(path: Path) -> EventReader:
 def _inspect(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
     everything: list[Finding] = []
     documents = []
-    inspections = [_Inspection(path, wanted) for path in paths]  # all are opened first: a wrong name is told at once
+    inspections = [_Inspection(path, wanted) for path in paths]  # all are opened first, so that a wrong name fails at once
     console = findings_console()
     for inspection in inspections:
         inspection.everything()
@@ -174,7 +184,7 @@ def _inspect(paths: list[Path], wanted: set[str], least: Severity, as_json: bool
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
         if as_json:
-            documents.append(inspection.to_dict(shown))
+            documents.append(inspection.document(shown))
             continue
         if len(inspections) > 1:
             console.print(f"== {visible(str(inspection.path))}\n")
@@ -185,8 +195,7 @@ def _inspect(paths: list[Path], wanted: set[str], least: Severity, as_json: bool
             console.print(f"{counted(left_out, 'finding')} of what fault rules and plugins did: --injected shows them")
         warn(inspection.notes())
     if as_json:
-        document = documents[0] if len(documents) == 1 else {"captures": documents}
-        print_json(document)
+        print_json(documents[0] if len(documents) == 1 else {"captures": documents})
     return everything
 
 

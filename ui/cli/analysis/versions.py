@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -16,7 +16,7 @@ from ....proxy.events import Address
 from ...safe import visible
 from ..common.address import parse
 from ..common.output import table_console, warn
-from .clients import client_identity, client_line, watch
+from .clients import ClientIdentity, client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,8 +50,8 @@ def versions(
     clients, notes = watch(map(Path, what))
     found = brokers(clients)
     if as_json:
-        rows = [_client_dict(client) for client in clients]
-        typer.echo(json.dumps({"clients": rows, "brokers": [_broker_dict(broker) for broker in found]}))
+        rows = [_client_document(client) for client in clients]
+        typer.echo(json.dumps({"clients": rows, "brokers": [_broker_document(broker) for broker in found]}))
     else:
         console = table_console()
         for client in clients:
@@ -106,7 +106,36 @@ def _cells(row: MatrixRow) -> tuple[str, ...]:
     return str(row.api_key), row.api, used, offered, known, highest, limit, refused
 
 
-def _client_dict(client: ObservedClient) -> dict[str, Any]:
+class ApiUse(TypedDict):
+    """What a client uses of an API, as JSON: requests by version, as text; ranges as [first, last]."""
+
+    api: str
+    api_key: int
+    versions: dict[str, int]
+    refused: dict[str, int]
+    unanswered: dict[str, int]
+    offered: list[list[int]]
+    known: list[int] | None
+    highest: int | None
+    limit: str
+
+
+class ClientVersions(ClientIdentity):
+    """A client and the APIs it uses, as JSON."""
+
+    apis: list[ApiUse]
+
+
+class BrokerVersions(TypedDict):
+    """What a broker offers, as JSON: its possible releases, the likeliest first; ranges [first, last] by API key, as text."""
+
+    address: str
+    releases: list[str]
+    exact: bool
+    offered: dict[str, list[int]]
+
+
+def _client_document(client: ObservedClient) -> ClientVersions:
     return {
         **client_identity(client),
         "apis": [
@@ -134,7 +163,7 @@ def _of_broker(where: Address, as_json: bool) -> None:
 
     cluster = ask_cluster(where)
     if as_json:
-        found = [{**_broker_dict(b), "node_id": cluster.node_ids.get(b.address)} for b in cluster.brokers]
+        found = [{**_broker_document(b), "node_id": cluster.node_ids.get(b.address)} for b in cluster.brokers]
         mixed = bool(_differing(cluster.brokers))
         typer.echo(json.dumps({"brokers": found, "mixed": mixed, "problems": cluster.problems}))
         return
@@ -189,7 +218,7 @@ def _differing(found: Iterable[ObservedBroker]) -> set[int]:
     return {key for key in keys if len({table.get(key) for table in tables}) > 1}
 
 
-def _broker_dict(broker: ObservedBroker) -> dict[str, Any]:
+def _broker_document(broker: ObservedBroker) -> BrokerVersions:
     return {
         "address": broker.address,
         "releases": [match.name for match in broker.releases],

@@ -25,7 +25,7 @@ def seconds(text: str, option: str) -> float:
 
 
 def window(text: str, option: str) -> tuple[float | None, int | None]:
-    """(seconds, bytes) of `5m`, `512MB` or `5m,512MB`; None for what is not said. Failure for anything else."""
+    """(seconds, bytes) of `5m`, `512MB` or `5m,512MB`; None for what is not given. Failure for anything else."""
     length: float | None = None
     room: int | None = None
     for part in text.split(","):

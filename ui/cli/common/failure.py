@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ....errors import BarnabasError
@@ -9,6 +11,31 @@ from ....errors import BarnabasError
 
 class Failure(BarnabasError):
     """Something the user can mend: one line that says what, where and what to do next. Exit status 2."""
+
+
+def cannot_write(path: Path, error: OSError) -> Failure:
+    """A file or directory that cannot be written, and why."""
+    from ...safe import visible
+
+    return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
+
+
+def read_text(path: Path, name: str) -> str:
+    """The text of a file. Raises Failure, which calls it `name`."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Failure(f"{name} cannot be read: {why}") from None
+
+
+@contextmanager
+def value_of(option: str) -> Iterator[None]:
+    """Turn the ValueError of a value that makes no sense into Failure, which names the option."""
+    try:
+        yield
+    except ValueError as error:
+        raise Failure(f"{option}: {error}") from None
 
 
 def write_text(path: Path, text: str, option: str) -> None:

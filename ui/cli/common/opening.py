@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ....captures import Capture, NotACapture, open_capture
+from ....captures import Capture, open_capture
 from ...safe import visible
 from .failure import Failure
 from .output import warn
@@ -18,8 +18,6 @@ def cannot_read(path: Path) -> Iterator[None]:
     """Turn what can go wrong with a capture into Failure with the next step."""
     try:
         yield
-    except NotACapture as error:
-        raise Failure(visible(str(error))) from None
     except FileNotFoundError:
         raise Failure(f"{visible(str(path))} does not exist; recordings are made by: barnabas proxy --record DIR") from None
     except BrokenPipeError:

@@ -23,7 +23,7 @@ def option(
     panel: str | None = None,
     min: float | None = None,
 ) -> OptionInfo:
-    """What the help says of an option, and the least that it may be; `panel`: if not the `PANEL` of its group."""
+    """An option: its help, and its least value; `panel`: if not the `PANEL` of its group."""
     made: OptionInfo = typer.Option(help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default, min=min)
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def json_text(value: Any, indent: int | None = None) -> str:
+def json_text(value: object, indent: int | None = None) -> str:
     """JSON that can do nothing to a terminal. What JSON has no form for is written as text."""
     from ....captures.export.text import json_visible
 
     return json_visible(json.dumps(value, ensure_ascii=False, default=str, indent=indent))
 
 
-def print_json(value: Any, indent: int | None = None) -> None:
+def print_json(value: object, indent: int | None = None) -> None:
     """Print a value on a line of its own, or with `indent` on several."""
     typer.echo(json_text(value, indent))
 

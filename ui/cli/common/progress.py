@@ -23,7 +23,7 @@ class Progress:
         self._shown = False
 
     def show(self, done: int, total: int, words: str = "") -> None:
-        """Show how many bytes are done, if it is time for that. `total` 0: not known; `words`: what else is to be said."""
+        """Show how many bytes are done, if it is time for that. `total` 0: not known; `words`: shown behind them."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ....decoder.values import FirstOf, SchemaError, SchemaFiles, SchemaSource, Target, read_schema
+from ....decoder.values import FirstOf, SchemaFiles, SchemaSource, Target, read_schema
 from .failure import Failure
 
 
@@ -22,7 +22,5 @@ def schemas_of(files: list[str], registry: str | None) -> SchemaSource | None:
         from ....captures.reading.schema_registry import Registry
 
         return FirstOf(known, Registry(registry))
-    except SchemaError as error:
-        raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"--schema {error.filename}: {(error.strerror or str(error)).lower()}") from None

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from ...safe import visible
-from ..common.failure import Failure
 from ..common.output import print_json, warn
 
 app = typer.Typer(
@@ -83,16 +82,13 @@ def run(
     A run that is killed leaves tables that every reader can read; run again to complete them. Damaged files are rows of
     the table segments. Needs Java and: pip install 'barnabas\\[spark]'
     """
-    from ....captures.spark import PipelineError, pipeline
-    from ....captures.tables import MissingLibrary
+    from ....captures.spark import pipeline
 
     progress = _timed_printer()
     try:
         done = pipeline.run(
             source, output, _master(master, remote), progress, names=_names(tables), dry=dry_run, wheel=wheel
         )
-    except (PipelineError, MissingLibrary) as error:
-        raise Failure(visible(str(error))) from error
     except KeyboardInterrupt:
         warn(["interrupted; the tables hold whole files only, run again to complete them"])
         raise

@@ -97,10 +97,6 @@ def report(
     """
     from ....captures.reading.storage import place
     from ....captures.reports import make
-    from ....captures.reports.duck import MissingDuckDB
-    from ....captures.spark import PipelineError
-    from ....captures.tables import MissingLibrary
-    from ....captures.tables.folder import FolderError
 
     seconds = amounts.seconds(stretch, "--stretch") if stretch else 0.0
     names = [name.strip() for name in only.split(",") if name.strip()]
@@ -110,7 +106,7 @@ def report(
             made, left_out = make(engine, names, against, seconds)
     except KeyError:
         raise Failure(f"--against {against!r}: no such release is known; see: barnabas versions --help") from None
-    except (FolderError, MissingDuckDB, MissingLibrary, PipelineError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise Failure(visible(str(error))) from None
     warn(f"left out: {line}" for line in left_out)
     if html_file is not None:
@@ -175,7 +171,7 @@ def _csv(directory: Path, reports: list[Report]) -> None:
 
 
 def heading(column: str) -> str:
-    """A column's head; a cell says its unit itself."""
+    """The head of a column, without the unit, which the cells have."""
     return column.removesuffix("_ns").replace("_", " ")
 
 
@@ -251,7 +247,7 @@ def _cell(column: str, value: Any) -> tuple[str, str]:
 
 
 def _chart(report: Report) -> str:
-    """Lines along the time; bars for what a table says of a few names."""
+    """Lines over time; bars for tables about a few names."""
     if report.over and report.name in _CHARTED:
         return _lines(_series(report, _CHARTED[report.name]))
     if report.name == "latency":

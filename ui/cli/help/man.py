@@ -104,7 +104,7 @@ def _synopsis(command: Any) -> str:
 
 
 def _options(command: Any) -> Iterator[str]:
-    """Arguments and options, with what the help says of them."""
+    """Arguments and options, with their help."""
     for each in command.params:
         if getattr(each, "hidden", False):
             continue

@@ -24,7 +24,7 @@ STATUS = {
 
 @dataclass
 class Page:
-    """What is said of one command besides its options."""
+    """The manual of one command besides its options."""
 
     examples: list[tuple[str, str]] = field(default_factory=list)
     """(command line, what it does)"""
@@ -36,7 +36,7 @@ class Page:
 
     @property
     def statuses(self) -> list[tuple[str, str]]:
-        """Every exit status and what it says, in order."""
+        """Every exit status and its meaning, in order."""
         statuses = {number: words for number, words in (STATUS | self.status).items() if words}
         return sorted(statuses.items(), key=lambda each: int(each[0]))
 
@@ -72,7 +72,7 @@ def _page(body: str) -> Page:
 
 
 def page_of(path: str) -> Page:
-    """The page of a command, its group's statuses and environment with it. Empty if nothing is said of it."""
+    """The page of a command, its group's statuses and environment with it. Empty if there is none."""
     page = pages().get(path, Page())
     group = pages().get(path.partition(" ")[0], Page()) if " " in path else Page()
     return Page(page.examples, group.status | page.status, page.files or group.files,

@@ -14,7 +14,7 @@ from ....decoder import DecodeError, EncodeError, Message, TrailingBytes, encode
 from ....decoder.codec.message import jsonable
 from ....decoder.codec.present import Presenter
 from ....decoder.schema import facts, previews
-from ..common.failure import Failure
+from ..common.failure import Failure, value_of
 from ..common.output import json_text, print_json
 
 
@@ -62,10 +62,8 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
     if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4 and not body:
         data = data[4:]
     if release is not None:
-        try:
+        with value_of("--release"):
             previews.overlays(release)
-        except ValueError as error:
-            raise Failure(f"--release: {error}") from None
     if kind == "request" and not body:
         return previews.decode_request(data, release)
     if api is None or version is None:
@@ -85,7 +83,7 @@ def show_frame(text: str, wanted: MessageSpec, form: str, presenter: Presenter) 
     except DecodeError as error:
         if error.partial:
             print_json(jsonable(error.partial), indent=2)
-        raise Failure(str(error)) from None
+        raise
     if form == "hexmap":
         for line in hexmap(message):
             print(line)
@@ -98,7 +96,7 @@ def show_frame(text: str, wanted: MessageSpec, form: str, presenter: Presenter) 
             for line in tree(fields):
                 print(line)
     if fault:
-        raise Failure(str(fault))
+        raise fault
 
 
 def tree(value: Any, depth: int = 1) -> Iterator[str]:

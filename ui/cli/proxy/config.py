@@ -12,7 +12,6 @@ import typer
 
 from ....errors import BarnabasError
 from ....proxy.settings import config_file
-from ....proxy.settings.config_file import ConfigError
 from ..common.failure import Failure
 from ..common.option_groups import options_of, with_values
 from .options import ProxyOptions
@@ -93,11 +92,9 @@ def clusters(
     path: Path, options: ProxyOptions, on_command_line: Set[str], build: Callable[[str, ProxyOptions], RunningCluster]
 ) -> list[RunningCluster]:
     """The clusters of a config file, as `build` makes them. `options`: from the command line; those whose names are in
-    `on_command_line` were given there and win. Failure with file and line of what is wrong."""
+    `on_command_line` were given there and win. Raises BarnabasError with file and line of what is wrong."""
     try:
         found = config_file.read(path, key_kinds())
-    except ConfigError as error:
-        raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
     for name in OF_ONE:
@@ -110,7 +107,7 @@ def clusters(
         try:
             made.append(build(each.name, with_values(options, own)))
         except BarnabasError as failure:
-            raise Failure(str(each.wrong(str(failure)))) from None
+            raise each.wrong(str(failure)) from None
     return made
 
 

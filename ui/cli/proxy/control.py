@@ -18,7 +18,7 @@ from ....proxy.control import Control, ControlError
 from ....proxy.control.startup import ControlAccess, running
 from ... import times
 from ...safe import visible
-from ..common.failure import Failure
+from ..common.failure import Failure, read_text
 from ..common.local_time import Local
 from ..common.option_groups import with_option_groups
 from .options import RecordingOptions
@@ -90,10 +90,7 @@ def access() -> ControlAccess:
     url, file = _target.url, _target.token_file
     token = os.environ.get(TOKEN_VARIABLE, "")
     if file is not None:
-        try:
-            token = file.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"the token cannot be read from {file}: {getattr(error, 'strerror', error)}") from None
+        token = read_text(file, f"the token of {file}").strip()
     return access_to(url, token, str(file or ""))
 
 
@@ -137,7 +134,7 @@ def _failure(error: ControlError) -> Failure:
     return Failure(str(error))
 
 
-def _json(value: Any) -> None:
+def _json(value: object) -> None:
     typer.echo(json_visible(json.dumps(value, ensure_ascii=not sys.stdout.isatty())))
 
 
@@ -193,10 +190,7 @@ def exchanges(
     local: Local = False,
 ) -> None:
     """The newest exchanges, and those that come."""
-    try:
-        zone = times.zone_name() if filter else ""
-    except ValueError as error:
-        raise Failure(str(error)) from None
+    zone = times.zone_name() if filter else ""
     page = _ask(lambda control: control.exchange_page(filter, limit=limit, bodies=as_json, zone=zone))
     for each in page["exchanges"]:
         _exchange(each, as_json)
@@ -231,10 +225,7 @@ def rules(
 ) -> None:
     """The rules and how often each has fired; with options, change them first."""
     if add is not None:
-        try:
-            text = add.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"{add} cannot be read: {getattr(error, 'strerror', error)}") from None
+        text = read_text(add, str(add))
         try:
             _control().add_rule(text)
         except ControlError as error:

@@ -14,7 +14,7 @@ import typer
 
 from ....captures import Row
 from ....decoder.schema import facts
-from ....proxy.metrics.feed.client import Batch, FeedError, FeedEvent, Joined, Missed, Totals, subscribe
+from ....proxy.metrics.feed.client import Batch, FeedEvent, Joined, Missed, Totals, subscribe
 from ....proxy.metrics.settings import stored_token
 from ... import times
 from ..common.address import parse
@@ -51,8 +51,6 @@ def feed(
         events = _for(subscribe(where, token, patient=wait), seconds)
         for line in lines(events, totals):
             print(line, flush=True)
-    except FeedError as error:
-        raise Failure(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(0)
 

@@ -17,7 +17,7 @@ from ....proxy.settings.limits import Limits
 from ... import times
 from ..common import amounts
 from ..common.address import parse
-from ..common.failure import Failure
+from ..common.failure import Failure, read_text, value_of
 from ..common.option_groups import option
 
 if TYPE_CHECKING:
@@ -106,11 +106,7 @@ class SaslOptions:
                 raise Failure("--sasl-username and --sasl-password-file need --sasl-mechanism: " + ", ".join(MECHANISMS))
             return None
         if file is not None:
-            try:
-                password = file.read_text().rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is no text"
-                raise Failure(f"--sasl-password-file {file} cannot be read: {why}") from None
+            password = read_text(file, f"--sasl-password-file {file}").rstrip("\r\n")
         return SaslConfig(self.sasl_mechanism.upper(), self.sasl_username, password)
 
 
@@ -165,11 +161,7 @@ def read_token(path: Path | None) -> str | None:
 
     if path is None:
         return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text"
-        raise Failure(f"the token of {path} cannot be read: {why}") from None
+    token = read_text(path, f"the token of {path}").strip()
     if not 0 < len(token.encode()) <= MAX_TOKEN:
         raise Failure(f"{path} holds no token: give one line of up to {MAX_TOKEN} characters")
     return token
@@ -238,10 +230,8 @@ class TransparentOptions:
             raise Failure("--transparent goes to where each client wanted to go: leave --broker out")
         if sni_suffix:
             raise Failure("--transparent leaves the brokers their own names, --sni-suffix gives them others: leave one out")
-        try:
+        with value_of("--transparent"):
             return TransparentConfig(self.transparent, self.keep_source)
-        except ValueError as error:
-            raise Failure(f"--transparent: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +378,7 @@ class FlightOptions:
             return None
         seconds, size = amounts.window(self.flight_keep or "5m", "--flight-keep")
         default, after = FlightConfig(self.flight), self.flight_after.strip()
-        try:
+        with value_of("the flight recorder"):
             return FlightConfig(
                 self.flight,
                 seconds,
@@ -400,8 +390,6 @@ class FlightOptions:
                 tuple(self.flight_on_finding or ()),
                 times.zone() is None,
             )
-        except ValueError as error:
-            raise Failure(f"the flight recorder: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,14 +468,10 @@ class VersionOptions:
 
         if not (self.cap or self.pretend or self.translate):
             return None
-        try:
+        with value_of("--pretend"):
             Profile.of(self.pretend)
-        except ValueError as error:
-            raise Failure(f"--pretend: {error}") from None
-        try:
+        with value_of("--cap"):
             profile = Profile.of(self.pretend, caps(self.cap or ()))
-        except ValueError as error:
-            raise Failure(f"--cap: {error}") from None
         return VersionsConfig(profile if self.pretend or self.cap else None, self.translate)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ...safe import visible
-from ..common.failure import Failure
+from ..common.failure import Failure, cannot_write
 from ..common.option_groups import with_option_groups
 from ..common.output import counted, warn
 from ..common.signals import stopping_on_signals
@@ -59,13 +59,13 @@ def sniff(
     wanted = compiled(filter_) if filter_ is not None else None
     kept = recording.config()
     from ....captures.foreign.importer import Importer
-    from ....captures.foreign.sniff import SniffError, Tap
+    from ....captures.foreign.sniff import Tap
     from ....captures.foreign.sniff import sniff as record
     from ....proxy.observers.retainer import Retainer
 
     try:
         tap = Tap(interface, tuple(port or ()), str(by) if by else "")
-    except (SniffError, OSError) as error:
+    except OSError as error:
         raise Failure(visible(str(error))) from None
     retainer = Retainer(lambda event: print(visible(event.text), file=sys.stderr))
     try:
@@ -81,7 +81,7 @@ def sniff(
         )
     except OSError as error:
         tap.close()
-        raise Failure(f"{visible(str(output))} cannot be written: {error.strerror or error}") from None
+        raise cannot_write(output, error) from None
     print(f"recording {visible(interface)} into {visible(str(output))} by {tap.by}; Ctrl-C ends it", file=sys.stderr)
     retainer.watch(output, kept, is_ring=False)
     until = None if seconds is None else time.monotonic() + seconds

@@ -20,7 +20,7 @@ from ....captures.tables.rows import EVERYTHING
 from ....decoder.filter import Filter
 from ....decoder.values import SchemaSource
 from ...safe import visible
-from ..common.failure import Failure
+from ..common.failure import Failure, cannot_write
 from ..common.local_time import Local
 from ..common.opening import cannot_read, open_or_fail
 from ..common.output import json_text, warn
@@ -180,7 +180,7 @@ def _with_progress(capture: Capture, rows: tables.Rows) -> Iterator[dict[str, An
 
 
 class _Sink(io.RawIOBase):
-    """A file whose faults are told as those of the output, not of the capture."""
+    """A file whose errors name the output, not the capture."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file = path, file
@@ -194,7 +194,7 @@ class _Sink(io.RawIOBase):
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _cannot_write(self._path, error) from None
+            raise cannot_write(self._path, error) from None
 
 
 @contextmanager
@@ -203,8 +203,10 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
     inner = written(path, force)
     try:
         file = inner.__enter__()
+    except OutputExists:
+        raise _is_there(path) from None
     except OSError as error:
-        raise _cannot_write(path, error) from None
+        raise cannot_write(path, error) from None
     try:
         yield cast(BinaryIO, _Sink(path, file))
     except BaseException as error:
@@ -212,20 +214,20 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
             inner.__exit__(type(error), error, error.__traceback__)
         except OSError as fault:
             if fault is not error:
-                raise _cannot_write(path, fault) from None
+                raise cannot_write(path, fault) from None
         raise
     try:
         inner.__exit__(None, None, None)
     except BrokenPipeError:
         raise
+    except OutputExists:
+        raise _is_there(path) from None
     except OSError as error:
-        raise _cannot_write(path, error) from None
+        raise cannot_write(path, error) from None
 
 
-def _cannot_write(path: Path, error: OSError) -> Failure:
-    if isinstance(error, OutputExists):
-        return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
-    return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
+def _is_there(path: Path) -> Failure:
+    return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
 
 
 def _export_exchange(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...safe import visible
-from ..common.failure import Failure
+from ..common.failure import Failure, cannot_write
 from ..common.opening import cannot_read
 from ..common.output import counted, warn
 from ..common.progress import Progress
@@ -59,7 +59,7 @@ def import_(
         try:
             importer = Importer(output, tuple(port or (9092,)), redact=redact, wanted=wanted)
         except OSError as error:
-            raise Failure(f"{visible(str(output))} cannot be written: {error.strerror or error}") from None
+            raise cannot_write(output, error) from None
         stopped = False
         with stopping_on_signals():
             try:

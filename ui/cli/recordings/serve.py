@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from ....captures.serving import Offer
-from ....proxy.serve import Contents, OnMiss, Served, ServeError
+from ....proxy.serve import Contents, OnMiss, Served
 from ....proxy.serve.config import ServeConfig
 from ....proxy.serve.events import ServeEvent
 from ...safe import visible
@@ -114,8 +114,6 @@ def serve(
                     event = served.next_event(_POLL_SECONDS)
                     if event is not None:
                         _print(event, as_json, quiet)
-        except ServeError as error:
-            raise Failure(visible(str(error))) from None
         except KeyboardInterrupt:
             pass
         finally:
@@ -164,7 +162,7 @@ def _print_summary(served: Served, as_json: bool, quiet: bool) -> None:
 
 
 def summary_lines(served: Served) -> list[str]:
-    """What is said at the end."""
+    """The summary at the end."""
     summary, unused = served.summary(), served.unused()
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary["by_kind"].items()))
     lines = [f"{summary['answers']} answers" + (f": {kinds}" if kinds else "")]

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ....captures.transform.write import ORIGIN, TargetExists, Writer, replacing
+from ....captures.transform.write import ORIGIN, Writer, replacing
 from ...safe import visible
-from ..common.failure import Failure
+from ..common.failure import Failure, cannot_write
 from ..common.output import counted, print_json
 from ..common.signals import stopping_on_signals
 
@@ -36,10 +36,8 @@ def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[
     try:
         with stopping_on_signals(), replacing(target, force) as place:
             yield place
-    except TargetExists as error:
-        raise Failure(visible(str(error))) from None
     except OSError as error:
-        raise Failure(f"{visible(str(target))} cannot be written: {error.strerror or error}") from None
+        raise cannot_write(target, error) from None
 
 
 def write_origin(place: Path, target: Path, origin: dict[str, Any]) -> None:

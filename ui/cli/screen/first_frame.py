@@ -59,17 +59,12 @@ def _opened(path: Path) -> Opened:
 
 def screen_options(theme: str, ascii: bool, path: Path | None) -> ScreenOptions:
     """The options; Failure for an unknown theme, or settings that cannot be read."""
-    from ...tui.model.settings import BadSettings, read_settings
+    from ...tui.model.settings import read_settings
     from ...tui.widgets.palette import THEMES
 
     if theme and theme not in THEMES:
         raise Failure(f"--theme: there is no theme {theme!r}; there are {', '.join(THEMES)}")
-    try:
-        return {"theme": theme, "ascii": ascii, "settings": read_settings(path)}
-    except BadSettings as error:
-        from ...safe import visible
-
-        raise Failure(visible(str(error))) from None
+    return {"theme": theme, "ascii": ascii, "settings": read_settings(path)}
 
 
 class Reading:

@@ -116,7 +116,7 @@ def ui(
     if web:
         from .web import serve_pages
 
-        open_or_fail(capture, background=True).close()  # what is wrong with it is better said here than in the page
+        open_or_fail(capture, background=True).close()  # errors belong here, not into the page
         serve_pages(context, str(capture), host, port, pages)
         return
     from ...tui.plain import plain_lines
@@ -141,17 +141,15 @@ def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
 
 
 def _feed_title(feed: str) -> str:
-    """What the feed is called; Failure when nothing comes of it, which is better said here than in each page."""
+    """What the feed is called; raises FeedError if there is none, here rather than in each page."""
     from ....proxy.events import show
-    from ....proxy.metrics.feed.client import FeedError, subscribe
+    from ....proxy.metrics.feed.client import subscribe
     from ..proxy.feed import joined_token
 
     where, token = joined_token(feed)
     events = subscribe(where, token)
     try:
         next(events)
-    except FeedError as error:
-        raise Failure(str(error)) from None
     finally:
         events.close()  # type: ignore[attr-defined]
     return f"feed {show(where)}"
@@ -171,19 +169,15 @@ def _prepare_proxy(url: str, record: Path | None) -> tuple[str, str]:
 
 
 def _find_proxy(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy, Path]:
-    from ....proxy.control import Control, ControlError
-    from ...attached_proxy import AttachedProxy, NotRecording
-    from ...safe import visible
+    from ....proxy.control import Control
+    from ...attached_proxy import AttachedProxy
     from ..proxy.control import access_to
 
     found = access_to("" if url == NEWEST else url)
-    try:
-        proxy = AttachedProxy(Control(found.url, found.token))
-        if record is not None:
-            proxy.record(record)
-        return found, proxy, proxy.directory()
-    except (ControlError, NotRecording) as error:
-        raise Failure(visible(str(error))) from None
+    proxy = AttachedProxy(Control(found.url, found.token))
+    if record is not None:
+        proxy.record(record)
+    return found, proxy, proxy.directory()
 
 
 def _show_proxy(url: str, record: Path | None, allow_edit: bool, plain: bool, options: ScreenOptions) -> None:
