@@ -20,7 +20,9 @@ from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.worker import Worker
 
+from ...diagnostics import contained
 from ..safe import visible, visible_lines
 from .application import Application, AppScreen
 from .first_frame import Opened, Opening
@@ -317,6 +319,10 @@ class BarnabasApp(App[None]):
             screen.refresh(layout=True)
             for widget in screen.query("*"):
                 widget.refresh()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.worker.error is not None:
+            contained("a worker of the screen", event.worker.error)
 
     def on_unmount(self) -> None:
         if hasattr(self, "session"):

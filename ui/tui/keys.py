@@ -12,6 +12,7 @@ from typing import NamedTuple
 from textual.binding import Binding, BindingType
 
 from ...errors import BarnabasError
+from .views import PLACES
 
 Words = tuple[tuple[str, str], ...]
 
@@ -167,8 +168,7 @@ KEYS: tuple[Key, ...] = (
 )  # fmt: skip
 
 SCOPES: tuple[tuple[str, ...], ...] = (
-    *(("app", "view", "list", view) for view in
-      ("exchanges", "connections", "groups", "versions", "problems", "latency", "rules", "log", "held")),
+    *(("app", "view", "list", place.module) for place in PLACES),
     ("app", "view", "held", "tree"),
     ("app", "view", "held", "hex"),
     ("app", "tree", "resend"),

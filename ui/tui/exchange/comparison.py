@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.widget import Widget
 
 from ....captures import Capture, Row
 from ....captures.diff.field_pairs import Pair, pairs
 from ...safe import fit, visible
 from ...times import clock
-from ..application import AppScreen
-from ..keys import bar_words, bindings
+from ..keys import bindings
 from ..model.columns import api, client_name, duration, result
-from ..widgets.line_list import LineList
+from ..widgets.line_list import LineList, Lines
 from ..widgets.palette import Cell, Role
-from ..widgets.styled import Bar, KeyBar, TitleLine
+from ..widgets.styled import TitleLine
+from .side_screen import SideScreen
 
 _WIDE = 100
 """Cells from which on the values get more room than the names."""
 
 
-class PairLines:
+class PairLines(Lines):
     """Fields: name, left value, right value. A `str` among them is a heading."""
 
     def __init__(self) -> None:
@@ -33,9 +34,6 @@ class PairLines:
 
     def state(self, position: int, width: int) -> object:
         return self.pairs[position], width
-
-    def tint(self, position: int) -> Role:
-        return ""
 
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
         pair = self.pairs[position]
@@ -78,10 +76,9 @@ def widths(width: int) -> tuple[int, int]:
     return name, max((width - name - 4) // 2, 8)
 
 
-class ComparisonScreen(AppScreen[None]):
+class ComparisonScreen(SideScreen):
     """Row `a` on the left, `b` on the right."""
 
-    DEFAULT_CSS = "ComparisonScreen { layout: vertical; } ComparisonScreen PairList { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("compare")
     AUTO_FOCUS = "PairList"
     context = "compare"
@@ -92,18 +89,12 @@ class ComparisonScreen(AppScreen[None]):
         self.capture, self.a, self.b = capture, a, b
         self.everything = False
         self.found: list[tuple[str, list[Pair]]] = []
-        self.headline, self.titles, self.list = Bar(id="headline"), TitleLine(), PairList()
-        self.about, self.key_bar = Bar(id="about"), KeyBar()
+        self.titles, self.list = TitleLine(), PairList()
 
-    def compose(self) -> ComposeResult:
-        yield self.headline
-        yield self.titles
-        yield self.list
-        yield self.about
-        yield self.key_bar
+    def body(self) -> Iterable[Widget]:
+        return self.titles, self.list
 
-    def on_mount(self) -> None:
-        self.key_bar.keys(*bar_words(("compare",), self.barnabas.settings.keys), ("?", "help"))
+    def begin(self) -> None:
         self._read()
 
     def _read(self) -> None:
@@ -168,14 +159,13 @@ class ComparisonScreen(AppScreen[None]):
 
     def action_next(self, step: int) -> None:
         """Go to the next difference that is not volatile, after the last one to the first."""
-        count = len(self.list.pairs)
-        for i in range(1, count + 1):
-            at = (self.list.cursor + step * i) % count
+
+        def differs(at: int) -> bool:
             pair = self.list.pairs[at]
-            if isinstance(pair, Pair) and not pair.same and not pair.volatile:
-                self.list.move_to(at)
-                return
-        self.notify("There is no difference but those that come with any two runs.", timeout=3)
+            return isinstance(pair, Pair) and not pair.same and not pair.volatile
+
+        if not self.list.move_to_next(step, differs):
+            self.notify("There is no difference but those that come with any two runs.", timeout=3)
 
     def action_swap(self) -> None:
         self.a, self.b = self.b, self.a

@@ -4,12 +4,12 @@ message: the topics, groups and transactions it names, and its error codes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.widget import Widget
 
 from ....captures import Capture, Row
 from ....decoder import Message
@@ -17,13 +17,12 @@ from ....decoder.codec.plan import StructPlan
 from ....decoder.schema import facts
 from ...safe import visible
 from ...times import clock
-from ..application import AppScreen
-from ..keys import bar_words, bindings
+from ..keys import bindings
 from ..model.columns import api, duration, result, size
 from ..model.rows import RowView, row_finder
-from ..widgets.line_list import LineList
-from ..widgets.palette import Cell, Role
-from ..widgets.styled import Bar, KeyBar
+from ..widgets.line_list import LineList, Lines
+from ..widgets.palette import Cell
+from .side_screen import SideScreen
 
 _ENTITIES = frozenset({"topicName", "groupId", "transactionalId"})
 _MOST = 3
@@ -99,7 +98,7 @@ def lines_of(rows: list[Row]) -> list[Line]:
     return lines
 
 
-class FrameLines:
+class FrameLines(Lines):
     """The frames. A frame is read when its line is drawn."""
 
     def __init__(self, capture: Capture):
@@ -116,9 +115,6 @@ class FrameLines:
 
     def state(self, position: int, width: int) -> object:
         return self.lines[position], self.row(position)
-
-    def tint(self, position: int) -> Role:
-        return ""
 
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
         line, row = self.lines[position], self.row(position)
@@ -197,32 +193,27 @@ class FrameList(LineList):
         return self.source.row(position)
 
 
-class ConversationScreen(AppScreen[None]):
+class ConversationScreen(SideScreen):
     """The connection of `row`, with the cursor on its request."""
 
-    DEFAULT_CSS = "ConversationScreen { layout: vertical; } ConversationScreen FrameList { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("dialogue")
     AUTO_FOCUS = "FrameList"
     context = "dialogue"
     contexts = ("dialogue", "list", "app")
+    bar_contexts = ("dialogue", "list")
 
     def __init__(self, capture: Capture, row: Row):
         super().__init__()
         self.capture, self.start = capture, row
         self.connection = row.connection
         self.view = RowView(capture.rows())
-        self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
         self.list = FrameList(capture)
         self._placed = False
 
-    def compose(self) -> ComposeResult:
-        yield self.headline
-        yield self.list
-        yield self.about
-        yield self.key_bar
+    def body(self) -> Iterable[Widget]:
+        return (self.list,)
 
-    def on_mount(self) -> None:
-        self.key_bar.keys(*bar_words(("dialogue", "list"), self.barnabas.settings.keys), ("?", "help"))
+    def begin(self) -> None:
         self.view.show(row_finder(self.capture, f"conn == {self.connection}"), self.start.number)
         self._searching = self.set_interval(0.03, self._search)
         self._search()
@@ -288,13 +279,8 @@ class ConversationScreen(AppScreen[None]):
 
     def action_error(self) -> None:
         """Go to the next response with an error code, after the last one to the first."""
-        count = len(self.list.lines)
-        for i in range(1, count + 1):
-            at = (self.list.cursor + i) % count
-            if self.list.lines[at].response and self.list.row(at).error:
-                self.list.move_to(at)
-                return
-        self.notify("No error code on this connection.", timeout=2)
+        if not self.list.move_to_next(1, lambda at: self.list.lines[at].response and bool(self.list.row(at).error)):
+            self.notify("No error code on this connection.", timeout=2)
 
     def action_filter(self) -> None:
         """Show the connection in the list of exchanges."""

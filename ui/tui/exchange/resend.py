@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.widget import Widget
 
 from ....captures import Row
 from ....captures.replay.policy import Policy, administrative
@@ -28,10 +29,10 @@ from ...safe import visible
 from ...times import clock
 from ..application import AppScreen
 from ..dialogs.dialogs import Confirm
-from ..keys import bar_words, bindings
+from ..keys import bindings
 from ..model.columns import duration
-from ..widgets.styled import Bar, KeyBar
 from .body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
+from .side_screen import SideScreen
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
 _READS = re.compile(r"Describe|List|Get|Find|Metadata|ApiVersions|Fetch|OffsetFetch|OffsetForLeaderEpoch|.*Describe$")
@@ -141,10 +142,9 @@ _NEWEST = 5000
 """The newest rows among which the new exchange is searched."""
 
 
-class ResendScreen(AppScreen[None]):
+class ResendScreen(SideScreen):
     """The request of a row, to be changed and sent."""
 
-    DEFAULT_CSS = "ResendScreen { layout: vertical; } ResendScreen EditTree { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings("resend")
     AUTO_FOCUS = "EditTree"
     context = "resend"
@@ -155,18 +155,13 @@ class ResendScreen(AppScreen[None]):
         self.row, self.message = row, message
         self.edits: dict[str, Any] = {}
         self.shown = present(message, False)
-        self.headline, self.about, self.key_bar = Bar(id="headline"), Bar(id="about"), KeyBar()
         self.fields_tree = EditTree("Request", id="fields")
         self._what = ("request", message.api_key, message.api_version)
 
-    def compose(self) -> ComposeResult:
-        yield self.headline
-        yield self.fields_tree
-        yield self.about
-        yield self.key_bar
+    def body(self) -> Iterable[Widget]:
+        return (self.fields_tree,)
 
-    def on_mount(self) -> None:
-        self.key_bar.keys(*bar_words(("resend",), self.barnabas.settings.keys), ("?", "help"))
+    def begin(self) -> None:
         self._show(False)
 
     def _show(self, keep_place: bool = True) -> None:
@@ -235,7 +230,7 @@ class ResendScreen(AppScreen[None]):
 
 
 def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
-    """Show the request before it is sent, or say why it cannot be."""
+    """Show the request before it is sent, or the reason why it cannot be."""
     session = screen.session
     message = exchange.request_message
     reason = why_not(exchange)

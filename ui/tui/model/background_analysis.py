@@ -17,6 +17,7 @@ from pathlib import Path
 from time import monotonic
 
 from ....captures import Capture
+from ....diagnostics import contained
 from ....proxy.supervisor.interpreter import python
 from .analysis import AnalysisResult, CaptureAnalysis, Growth
 
@@ -55,7 +56,8 @@ class BackgroundAnalysis:
         try:
             self._send_growth()
             self._receive()
-        except (OSError, EOFError, pickle.PickleError, AttributeError, ImportError):
+        except (OSError, EOFError, pickle.PickleError, AttributeError, ImportError) as error:
+            contained("the process that analyses a capture", error, reported=True)  # it is done here from now on
             self.stop()
             self._process_failed = True
 

@@ -1,6 +1,6 @@
 """Schemas of a registry for the screen, asked for in a thread: an answer may take seconds.
 
-Until it is there, values that need the schema say that it is being asked for; then they are drawn again.
+Until it is there, values that need the schema show that it is being asked for; then they are drawn again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from ....decoder.values import Schema, SchemaError, SchemaSource
+from ....diagnostics import contained
 
 AGAIN_SECONDS = 30.0
 """Seconds after which a schema that could not be loaded is asked for again."""
@@ -52,9 +53,11 @@ class BackgroundSchemas:
             wanted = self._asked.get()
             try:
                 self._known[wanted] = self._source.schema(wanted)
+            except SchemaError as error:
+                self._faults[wanted] = time.monotonic() + AGAIN_SECONDS, error
             except Exception as error:  # sources are not ours: the screen shows the fault, and the thread goes on
-                fault = error if isinstance(error, SchemaError) else SchemaError(f"schema {wanted}: {error}")
-                self._faults[wanted] = time.monotonic() + AGAIN_SECONDS, fault
+                contained("a source of schemas", error, reported=True)
+                self._faults[wanted] = time.monotonic() + AGAIN_SECONDS, SchemaError(f"schema {wanted}: {error}")
             self._waiting.discard(wanted)
             if not self._waiting:
                 self._loaded()

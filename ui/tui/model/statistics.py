@@ -8,6 +8,7 @@ from time import perf_counter
 from ....captures import Capture
 from ....captures.recording.index import RECORD, STATE_MASK, STATES, Index
 from ....decoder import State
+from ..widgets.palette import Cell
 
 _CHUNK = 1024
 _PER_OCTAVE = 8
@@ -149,6 +150,12 @@ class CaptureStatistics:
     def pending(self) -> int:
         """Rows that have not been counted yet."""
         return len(self.capture.rows()) - self.done
+
+    def progress_cells(self) -> list[Cell]:
+        """How much has been counted, while that is not all."""
+        if not self.pending:
+            return []
+        return [(f" {100 * self.done // max(self.done + self.pending, 1)}%", "waiting")]
 
     def step(self, seconds: float) -> None:
         """Count for about so long."""

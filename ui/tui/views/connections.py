@@ -47,10 +47,7 @@ class ConnectionsScreen(View):
 
     def state_cells(self) -> list[Cell]:
         statistics = self.session.statistics
-        cells: list[Cell] = [(f"{len(statistics.connections):,} connections", "")]
-        if statistics.pending:
-            cells.append((f" {100 * statistics.done // max(statistics.done + statistics.pending, 1)}%", "waiting"))
-        return cells
+        return [(f"{len(statistics.connections):,} connections", ""), *statistics.progress_cells()]
 
     def update_rows(self) -> None:
         if self.by_client:

@@ -56,10 +56,7 @@ class LatencyScreen(View):
 
     def state_cells(self) -> list[Cell]:
         statistics = self.session.statistics
-        cells: list[Cell] = [(f"{statistics.done:,} exchanges", "")]
-        if statistics.pending:
-            cells.append((f" {100 * statistics.done // max(statistics.done + statistics.pending, 1)}%", "waiting"))
-        return cells
+        return [(f"{statistics.done:,} exchanges", ""), *statistics.progress_cells()]
 
     def update_rows(self) -> None:
         apis = self.session.statistics.apis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 from rich.segment import Segment
@@ -33,6 +34,7 @@ class Lines(Protocol):
 
     def tint(self, position: int) -> Role:
         """The role of the whole row's background; "" for none."""
+        return ""
 
 
 class LineList(ScrollView, StyledWidget, can_focus=True):
@@ -149,6 +151,16 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self.refresh_line(position)
         self.post_message(self.Moved(self))
 
+    def move_to_next(self, step: int, wanted: Callable[[int], bool]) -> bool:
+        """Go to the next position that is `wanted`, after the last one to the first. Returns whether there is one."""
+        count = self.count()
+        for i in range(1, count + 1):
+            position = (self.cursor + step * i) % count
+            if wanted(position):
+                self.move_to(position)
+                return True
+        return False
+
     def shift(self, rows: int) -> None:
         """`rows` rows were inserted at the start: the cursor and the scroll position stay on their rows."""
         self._drawn.clear()
@@ -198,7 +210,7 @@ class LineList(ScrollView, StyledWidget, can_focus=True):
         self.refresh_line(self.cursor)
 
 
-class TableLines:
+class TableLines(Lines):
     """The rows of a `Table`."""
 
     def __init__(self) -> None:
@@ -212,9 +224,6 @@ class TableLines:
 
     def state(self, position: int, width: int) -> object:
         return self.rows[position]
-
-    def tint(self, position: int) -> Role:
-        return ""
 
 
 class Table(LineList):
