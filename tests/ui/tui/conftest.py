@@ -26,11 +26,12 @@ def finer_steps() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def each_key_is_handled_before_the_next() -> Iterator[None]:
     """The pilot judges by the time the process used, which a busy machine makes small: a key could come before the dialog
-    that the key before it opens."""
+    that the key before it opens. The screen is painted when the last one has been handled."""
 
     async def press(pilot: Pilot[Any], *keys: str) -> None:
         for key in keys:
             await press_one(pilot, key)
+        await pilot.pause()
 
     press_one = Pilot.press
     with pytest.MonkeyPatch.context() as patch:

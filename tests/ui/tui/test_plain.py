@@ -53,7 +53,7 @@ def test_hostile_names_are_escaped(story: Capture) -> None:
     assert all(c.isprintable() or c == "\n" for c in text)
 
 
-def test_an_empty_capture_says_so(tmp_path: Path) -> None:
+def test_an_empty_capture_is_reported(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
     with open_capture(tmp_path) as capture:
         assert printed(capture) == [f"{tmp_path}: no exchange in it"]

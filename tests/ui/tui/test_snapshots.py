@@ -122,15 +122,15 @@ async def _settled(pilot: Pilot[None]) -> None:
 def _runs(strip: Any) -> Runs:
     found: Runs = []
     for segment in strip:
-        said = _said(segment.style) if segment.style else ""
-        if found and found[-1][0] == said:
-            found[-1] = said, found[-1][1] + segment.cell_length
+        style = _style_text(segment.style) if segment.style else ""
+        if found and found[-1][0] == style:
+            found[-1] = style, found[-1][1] + segment.cell_length
         elif segment.cell_length:
-            found.append((said, segment.cell_length))
+            found.append((style, segment.cell_length))
     return found
 
 
-def _said(style: Style) -> str:
+def _style_text(style: Style) -> str:
     """What can be seen of a style."""
     words = [name for name in ("bold", "dim", "italic", "underline", "reverse", "strike") if getattr(style, name)]
     words += [style.color.name] if style.color and not style.color.is_default else []
@@ -147,10 +147,10 @@ def _written(screens: dict[str, list[Runs]]) -> str:
         for number, runs in enumerate(lines):
             if number + 1 < len(lines) and lines[number + 1] == runs:
                 continue
-            row = "".join(f"{names.setdefault(said, _name(len(names)))}{count}" for said, count in runs)
+            row = "".join(f"{names.setdefault(style, _name(len(names)))}{count}" for style, count in runs)
             body.append(f"{first}-{number} {row}")
             first = number + 1
-    legend = [f"{name} {said}".rstrip() for said, name in names.items()]
+    legend = [f"{name} {style}".rstrip() for style, name in names.items()]
     return "\n".join([*legend, *body]) + "\n"
 
 
@@ -160,7 +160,7 @@ def _name(number: int) -> str:
 
 def _read(text: str, height: int) -> dict[str, list[Runs]]:
     legend, _, rest = text.partition("== ")
-    said = {line.partition(" ")[0]: line.partition(" ")[2] for line in legend.splitlines()}
+    style = {line.partition(" ")[0]: line.partition(" ")[2] for line in legend.splitlines()}
     found: dict[str, list[Runs]] = {}
     for part in rest.split("== "):
         screen, *lines = part.splitlines()
@@ -174,7 +174,7 @@ def _read(text: str, height: int) -> dict[str, list[Runs]]:
                 if letter.isdigit():
                     count += letter
                 elif count:
-                    runs.append((said[name], int(count)))
+                    runs.append((style[name], int(count)))
                     name, count = letter, ""
                 else:
                     name += letter
@@ -189,13 +189,13 @@ def _changes(kept: dict[str, list[Runs]], now: dict[str, list[Runs]]) -> Iterato
         return
     for screen, lines in now.items():
         for number, (was, runs) in enumerate(zip(kept[screen], lines, strict=True)):
-            before, after = ([said for said, count in each for _ in range(count)] for each in (was, runs))
+            before, after = ([style for style, count in each for _ in range(count)] for each in (was, runs))
             at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), None)
             if at is not None:
                 yield f"{screen}, line {number}, column {at}: {before[at] or 'plain'!r} kept, {after[at] or 'plain'!r} now"
 
 
-def test_a_changed_style_is_told_where_it_stands() -> None:
+def test_a_changed_style_is_reported_with_its_place() -> None:
     lines = [[("bold red on #000000", 3), ("", 7)], [("", 10)], [("", 10)], [("dim", 10)]]
     text = _written({"one": lines, "two": lines})
     assert _read(text, 4) == {"one": lines, "two": lines}
@@ -209,7 +209,6 @@ def test_what_is_typed_can_be_seen(story: Capture, keys: list[str]) -> None:
         app = BarnabasApp(story, title="story")
         async with app.run_test() as pilot:
             await pilot.press(*keys, *"xyzzy")
-            await pilot.pause()
             shown = [strip.text for strip in app.screen._compositor.render_strips(app.size)]
             line = app.screen.query_one(Input)
             assert line.value == "xyzzy" and any("xyzzy" in each and "nothing" not in each for each in shown), shown

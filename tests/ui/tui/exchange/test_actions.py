@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from traffic.every_kind import PRIVATE
 
 from ..support.awaiting import until, until_true
-from ..support.driving import drive
+from ..support.driving import on_screen
 
 
 async def copied(pilot: Pilot[None], key: str, name: str) -> str:
@@ -28,26 +28,24 @@ async def copied(pilot: Pilot[None], key: str, name: str) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_copied(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press(*["down"] * numbers["metadata"])
-        row = story.rows()[numbers["metadata"]]
-        text = await copied(pilot, "y", "response in hexadecimal")
-        assert decoder.decode_response(bytes.fromhex(text), api_key=3, api_version=9)["cluster_id"] == "lab"
-        assert await copied(pilot, "y", "filter for this") == f"conn == {row.connection} and corr == {row.correlation_id}"
-        found = json.loads(await copied(pilot, "y", "exchange as JSON"))
-        assert (found["api"], found["api_version"]) == ("Metadata", 9)
-        await pilot.press("enter", "j")
-        assert await copied(pilot, "c", "path of the field") == "brokers"
-        await pilot.press("k")
-        assert await copied(pilot, "c", "value") == "0"
-        await pilot.press("escape", *["down"] * (numbers["lz4"] - numbers["metadata"]))
-        # What is hidden is not copied: neither in JSON nor as bytes.
-        assert PRIVATE.decode() not in await copied(pilot, "y", "exchange as JSON")
-        await pilot.press("y")
-        assert "request in hexadecimal" not in await until(pilot, "Enter: copy it")
-
-    drive(story, steps)
+@on_screen()
+async def test_what_is_copied(pilot: Pilot[None], story: Capture, numbers: dict[str, int]) -> None:
+    await pilot.press(*["down"] * numbers["metadata"])
+    row = story.rows()[numbers["metadata"]]
+    text = await copied(pilot, "y", "response in hexadecimal")
+    assert decoder.decode_response(bytes.fromhex(text), api_key=3, api_version=9)["cluster_id"] == "lab"
+    assert await copied(pilot, "y", "filter for this") == f"conn == {row.connection} and corr == {row.correlation_id}"
+    found = json.loads(await copied(pilot, "y", "exchange as JSON"))
+    assert (found["api"], found["api_version"]) == ("Metadata", 9)
+    await pilot.press("enter", "j")
+    assert await copied(pilot, "c", "path of the field") == "brokers"
+    await pilot.press("k")
+    assert await copied(pilot, "c", "value") == "0"
+    await pilot.press("escape", *["down"] * (numbers["lz4"] - numbers["metadata"]))
+    # What is hidden is not copied: neither in JSON nor as bytes.
+    assert PRIVATE.decode() not in await copied(pilot, "y", "exchange as JSON")
+    await pilot.press("y")
+    assert "request in hexadecimal" not in await until(pilot, "Enter: copy it")
 
 
 async def exported(pilot: Pilot[None], down: int, path: Path, replace: bool = False) -> None:
@@ -62,36 +60,32 @@ async def exported(pilot: Pilot[None], down: int, path: Path, replace: bool = Fa
         await pilot.press("y")
 
 
-def test_what_is_exported(story: Capture, numbers: dict[str, int], tmp_path: Path) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press(*["down"] * numbers["metadata"])
-        names = ["one.py", "test_one.py", "one.json", "one.txt", "one.pcapng"]
-        for at, name in enumerate(names):
-            await exported(pilot, at, tmp_path / name)
-            await until_true(pilot, (tmp_path / name).exists)
-        for name in names[:2]:
-            compile((tmp_path / name).read_text(), name, "exec")
-        assert json.loads((tmp_path / "one.json").read_text())["api"] == "Metadata"
-        assert "cluster_id" in (tmp_path / "one.txt").read_text()
-        with open_capture(tmp_path / "one.pcapng") as one:
-            assert {row.api_key for row in one.rows()} == {18, 3, 36}  # with its connection's versions and login
-        # What the list shows, after a filter; a file that is there is replaced when that is wanted.
-        await pilot.press("slash", *"produce", "enter")
-        (tmp_path / "all.jsonl").write_text("old")
-        await exported(pilot, 6, tmp_path / "all.jsonl", replace=True)
-        await until_true(pilot, lambda: (tmp_path / "all.jsonl").read_text() != "old")
-        apis = [json.loads(line)["api"] for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-        assert apis and set(apis) == {"Produce"}
-        await exported(pilot, 0, tmp_path / "none" / "one.py")
-        await until(pilot, "cannot be written")
-
-    drive(story, steps)
+@on_screen()
+async def test_what_is_exported(pilot: Pilot[None], numbers: dict[str, int], tmp_path: Path) -> None:
+    await pilot.press(*["down"] * numbers["metadata"])
+    names = ["one.py", "test_one.py", "one.json", "one.txt", "one.pcapng"]
+    for at, name in enumerate(names):
+        await exported(pilot, at, tmp_path / name)
+        await until_true(pilot, (tmp_path / name).exists)
+    for name in names[:2]:
+        compile((tmp_path / name).read_text(), name, "exec")
+    assert json.loads((tmp_path / "one.json").read_text())["api"] == "Metadata"
+    assert "cluster_id" in (tmp_path / "one.txt").read_text()
+    with open_capture(tmp_path / "one.pcapng") as one:
+        assert {row.api_key for row in one.rows()} == {18, 3, 36}  # with its connection's versions and login
+    # What the list shows, after a filter; a file that is there is replaced when that is wanted.
+    await pilot.press("slash", *"produce", "enter")
+    (tmp_path / "all.jsonl").write_text("old")
+    await exported(pilot, 6, tmp_path / "all.jsonl", replace=True)
+    await until_true(pilot, lambda: (tmp_path / "all.jsonl").read_text() != "old")
+    apis = [json.loads(line)["api"] for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert apis and set(apis) == {"Produce"}
+    await exported(pilot, 0, tmp_path / "none" / "one.py")
+    await until(pilot, "cannot be written")
 
 
 @pytest.mark.parametrize("key", ["R", "i"])
-def test_a_recording_is_not_traffic(story: Capture, key: str) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press(key)
-        await until(pilot, "This is a recording")
-
-    drive(story, steps)
+@on_screen()
+async def test_a_recording_is_not_traffic(pilot: Pilot[None], key: str) -> None:
+    await pilot.press(key)
+    await until(pilot, "This is a recording")

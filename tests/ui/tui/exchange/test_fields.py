@@ -55,12 +55,12 @@ def test_error_codes_and_api_keys_have_names(trees: Trees) -> None:
     assert texts(trees("versions")[1])["api_keys[3].api_key"] == "api_key: 3 Metadata"
 
 
-def test_folded_elements_tell_their_error(trees: Trees) -> None:
+def test_folded_elements_show_their_error(trees: Trees) -> None:
     _, response = trees("not_leader")
     assert texts(response)["responses[0]"] == '[0]: "orders"  ! 6 NOT_LEADER_OR_FOLLOWER'
 
 
-def test_every_position_is_where_the_message_map_says(story: Capture, numbers: dict[str, int]) -> None:
+def test_every_position_agrees_with_the_message_map(story: Capture, numbers: dict[str, int]) -> None:
     exchange = story.exchange(numbers["metadata"])
     tree = response_tree(exchange)
     message = exchange.response_message
@@ -115,7 +115,7 @@ def test_a_record_is_marked_where_it_lies(trees: Trees) -> None:
     assert PRIVATE in tree.frame[start:end] and b"second" not in tree.frame[start:end]
 
 
-def test_batches_tell_offsets_codec_and_crc(trees: Trees) -> None:
+def test_batches_show_offsets_codec_and_crc(trees: Trees) -> None:
     assert named(trees("lz4")[0], "batch 0").value == "offsets 100..101, 2 records, lz4, crc ok"
     assert named(trees("lz4")[0], "crc").value.endswith(" ok")
     broken = trees("crc")[0]
@@ -135,7 +135,7 @@ def test_damaged_and_cut_batches_are_lines_of_their_own() -> None:
     assert any(f.name == "(damaged)" for f in record_fields(bytes(truncated)))
 
 
-def test_huge_batches_are_cut_and_say_so() -> None:
+def test_huge_batches_are_cut_with_a_note() -> None:
     data = records.encode_batch([Record(i, 1, None, b"v") for i in range(2000)])
     lines = record_fields(data)
     assert lines[-1].value == "500 of 2000 records shown"
@@ -187,7 +187,7 @@ def test_an_undecoded_frame_that_may_hold_secrets_shows_none() -> None:
     assert tree.fault and b"pa55word" not in tree.frame and "pa55word" not in whole(tree)
 
 
-def test_what_is_not_there_says_why(trees: Trees) -> None:
+def test_a_missing_message_shows_the_reason(trees: Trees) -> None:
     assert "acks=0" in trees("acks0")[1].note
     assert response_tree(Exchange(api_key=3, api_version=9, state=State.PENDING)).note == "No response yet."
     orphan = Exchange(response=b"\0\0\0\x09rest", state=State.ORPHAN)
@@ -271,7 +271,7 @@ def many_topics() -> Exchange:
     return Exchange(api_key=3, api_version=12, request=request, response=response, state=State.PAIRED)
 
 
-def said(field: Field) -> tuple[object, ...]:
+def shown_as(field: Field) -> tuple[object, ...]:
     return field.depth, field.name, field.value, field.role, field.path, field.span, field.error
 
 
@@ -286,12 +286,12 @@ def test_a_large_message_is_made_where_somebody_looks(many_topics: Exchange, mon
     assert len(tree.fields) < 20 < len(everything.fields)
     whole_path = "topics[29].partitions[2].error_code"
     at = tree.reveal(whole_path)
-    assert at is not None and said(tree.fields[at]) == said(
+    assert at is not None and shown_as(tree.fields[at]) == shown_as(
         next(each for each in everything.fields if each.path == whole_path)
     )
     assert len(tree.fields) < len(everything.fields) / 2
     tree.complete()
-    assert [said(each) for each in tree.fields] == [said(each) for each in everything.fields]
+    assert [shown_as(each) for each in tree.fields] == [shown_as(each) for each in everything.fields]
     assert [each.below for each in tree.fields] == [each.below for each in everything.fields]
 
 
@@ -306,14 +306,14 @@ def test_a_byte_of_a_large_message_leads_to_its_field(
         tree = lazily(many_topics, monkeypatch)
         found, expected = field_at(tree, byte), field_at(everything, byte)
         assert found is not None and expected is not None
-        assert said(tree.fields[found]) == said(everything.fields[expected]), byte
+        assert shown_as(tree.fields[found]) == shown_as(everything.fields[expected]), byte
         assert tree.fields[found].below == everything.fields[expected].below
         for position, each in enumerate(tree.fields):
             inside = next((i for i, f in enumerate(tree.fields[position + 1 :]) if f.depth <= each.depth), None)
             assert each.below == (len(tree.fields) - position - 1 if inside is None else inside)
 
 
-def test_items_that_are_not_open_say_what_is_in_them(many_topics: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folded_items_show_a_summary(many_topics: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = {each.path: each.value for each in response_tree(many_topics).fields}
     monkeypatch.setattr(fields, "MANY", 5)
     tree = lazily(many_topics, monkeypatch)

@@ -52,7 +52,6 @@ def test_values_by_a_schema_file(tmp_path: Path) -> None:
         app = BarnabasApp(capture, title="values", schemas=source)
         async with app.run_test(size=(160, 48)) as pilot:
             await pilot.press(*["j"] * number, "enter", *keys)
-            await pilot.pause()
             screen = app.screen
             assert isinstance(screen, DetailScreen)
             return "\n".join(f"{field.name}: {field.value}" for field in getattr(screen, side).tree_shown.fields)
@@ -66,11 +65,11 @@ def test_values_by_a_schema_file(tmp_path: Path) -> None:
         assert r'value: "\x10lamp' in asyncio.run(values(1, "request", "v"))  # the schema is of another topic
         fault = asyncio.run(values(2, "request", "v"))
         assert "0xffff (hex" in fault and "Order" in fault  # says where it does not fit
-        assert "lamp" in asyncio.run(values(4, "response", "v"))  # the topic's id was told by Metadata
+        assert "lamp" in asyncio.run(values(4, "response", "v"))  # the topic's id is known from Metadata
 
 
 class SlowRegistry:
-    """Answers when it is told to."""
+    """Answers when the test lets it."""
 
     def __init__(self) -> None:
         self.asked, self.may = threading.Event(), threading.Event()

@@ -82,7 +82,6 @@ def test_every_key_of_an_exchange(
                 if getattr(app.screen, "context", "") != "detail":
                     await back(pilot, 1)
                     await pilot.press("escape", "g", *["j"] * numbers["not_leader"], "enter")
-                    await pilot.pause()
                 screen: Any = app.screen
                 assert screen.context == "detail"
                 if pane == "hex":
@@ -102,7 +101,6 @@ async def pressed(pilot: Pilot[None], key: Key, screen: Any) -> None:
     for each in key.keys.split(","):
         App.done.clear()
         await pilot.press(each)
-        await pilot.pause()
         assert pilot.app.is_running
         assert key.action in App.done, f"{each} is dead on {screen}: {key.id} wanted, {App.done} done"
         while len(pilot.app.screen_stack) > 1 and pilot.app.screen is not screen and screen in pilot.app.screen_stack:

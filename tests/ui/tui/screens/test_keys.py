@@ -25,7 +25,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from ..support.awaiting import text_of as text
-from ..support.driving import drive, exchanges
+from ..support.driving import drive, exchanges, on_screen
 
 
 def owner(context: str) -> Any:
@@ -49,7 +49,7 @@ def test_every_key_has_an_action_that_exists_and_no_two_share_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"exchanges.follow": "E"}, "E would be both exchanges.follow and exchanges.errors"),
         ({"exchanges.filter": "Q"}, "would be both"),
@@ -57,13 +57,13 @@ def test_every_key_has_an_action_that_exists_and_no_two_share_one() -> None:
         ({"exchanges.follow": " "}, "has no key"),
     ],
 )
-def test_conflicts_are_refused(given: dict[str, str], said: str) -> None:
-    with pytest.raises(KeyConflict, match=said):
+def test_conflicts_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(KeyConflict, match=message):
         keymap(given)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("theme = 'pink'", "no theme 'pink'"),
         ("them = 'dark'", "'them' is no setting"),
@@ -74,8 +74,8 @@ def test_conflicts_are_refused(given: dict[str, str], said: str) -> None:
         ("theme = ", "Invalid value"),
     ],
 )
-def test_bad_settings_say_what_to_change(text: str, said: str) -> None:
-    with pytest.raises(BadSettings, match=said):
+def test_bad_settings_name_what_to_change(text: str, message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
         parse_settings(text)
 
 
@@ -89,72 +89,60 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         read_settings(tmp_path / "none.toml")
 
 
-def test_a_key_of_the_user_works_and_is_in_the_help(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("E")
-        assert not exchanges(pilot).errors_only
-        await pilot.press("f9")
-        assert exchanges(pilot).errors_only
-        await pilot.press("question_mark")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, HelpScreen) and "f9 " in text(pilot)
-
-    drive(story, steps, (100, 44), settings=parse_settings("[keys]\n'exchanges.errors' = 'f9'"))
+@on_screen(size=(100, 44), settings=parse_settings("[keys]\n'exchanges.errors' = 'f9'"))
+async def test_a_key_of_the_user_works_and_is_in_the_help(pilot: Pilot[None]) -> None:
+    await pilot.press("E")
+    assert not exchanges(pilot).errors_only
+    await pilot.press("f9")
+    assert exchanges(pilot).errors_only
+    await pilot.press("question_mark")
+    assert isinstance(pilot.app.screen, HelpScreen) and "f9 " in text(pilot)
 
 
 @pytest.mark.slow
-def test_the_palette_does_what_keys_do(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("ctrl+p", *"errors", "space", *"only", "enter")
-        await pilot.pause(0.1)
-        assert exchanges(pilot).errors_only
-        await pilot.press("colon", *"go", "space", "7", "enter")
-        await pilot.pause(0.1)
-        screen = exchanges(pilot)
-        assert screen.view.number(screen.list.cursor) == 6
-        await pilot.press("colon", *"theme", "space", *"light", "enter")
-        await pilot.pause()
-        assert pilot.app.theme == "barnabas-light"
-        await pilot.press("colon", *"filter", "space", *"nonsense", "space", "x", "enter")
-        await pilot.pause()
-        assert "filter: " in text(pilot)
-        await pilot.press("escape", "colon", *"filter", "space", *"err", "enter")
-        await pilot.pause(0.1)
-        assert exchanges(pilot).wanted == "err" and len(exchanges(pilot).view) == 4
-
-    drive(story, steps, (100, 44))
+@on_screen(size=(100, 44))
+async def test_the_palette_does_what_keys_do(pilot: Pilot[None]) -> None:
+    await pilot.press("ctrl+p", *"errors", "space", *"only", "enter")
+    await pilot.pause(0.1)
+    assert exchanges(pilot).errors_only
+    await pilot.press("colon", *"go", "space", "7", "enter")
+    await pilot.pause(0.1)
+    screen = exchanges(pilot)
+    assert screen.view.number(screen.list.cursor) == 6
+    await pilot.press("colon", *"theme", "space", *"light", "enter")
+    assert pilot.app.theme == "barnabas-light"
+    await pilot.press("colon", *"filter", "space", *"nonsense", "space", "x", "enter")
+    assert "filter: " in text(pilot)
+    await pilot.press("escape", "colon", *"filter", "space", *"err", "enter")
+    await pilot.pause(0.1)
+    assert exchanges(pilot).wanted == "err" and len(exchanges(pilot).view) == 4
 
 
 def test_marks_and_comments_are_kept_beside_the_capture(story: Capture) -> None:
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("j", "m", "j", "j", "semicolon", *"odd", "enter")
-        await pilot.pause()
         assert "* odd" in text(pilot) and "2 marked" in text(pilot)
         await pilot.press("g", "apostrophe")
         assert exchanges(pilot).list.cursor == 1
         await pilot.press("m", "apostrophe", "m")
-        await pilot.pause()
         assert "marked" not in text(pilot)
 
     drive(story, steps, (100, 44))
     assert story.path.joinpath("marks.json").read_text() == "{}"
 
 
-def test_highlighting_hides_nothing(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press("H", *"err", "enter", "n")
-        await pilot.pause()
-        assert len(screen.view) == 11 and screen.list.source.tint_of(screen.list.current) == "lit"
-        first = screen.list.cursor
-        await pilot.press("n", "N")
-        assert screen.list.cursor == first
-
-    drive(story, steps, (100, 44))
+@on_screen(size=(100, 44))
+async def test_highlighting_hides_nothing(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("H", *"err", "enter", "n")
+    assert len(screen.view) == 11 and screen.list.source.tint_of(screen.list.current) == "lit"
+    first = screen.list.cursor
+    await pilot.press("n", "N")
+    assert screen.list.cursor == first
 
 
 def test_a_screen_that_opened_without_the_focus_hears_keys_when_it_comes(story: Capture) -> None:
-    """A terminal that tells of its focus, left while the capture was being opened."""
+    """A terminal that reports its focus, left while the capture was being opened."""
 
     async def go() -> None:
         app = BarnabasApp(story, title="story")
@@ -170,7 +158,6 @@ def test_a_screen_that_opened_without_the_focus_hears_keys_when_it_comes(story: 
             screen.set_focus(None)
             app.post_message(events.AppFocus())
             await pilot.press("j", "j")
-            await pilot.pause()
             assert screen.list.cursor == 2
 
     asyncio.run(go())

@@ -20,14 +20,13 @@ from traffic.every_kind import PRIVATE
 
 from ..support.awaiting import text_of as screen_text
 from ..support.awaiting import until
-from ..support.driving import detail, drive, exchanges
+from ..support.driving import detail, drive, exchanges, on_screen
 
 SIZES = [slow(pytest.param((80, 24))), (120, 40)]
 
 
 async def opened(pilot: Pilot[None], number: int) -> DetailScreen:
     await pilot.press(*["down"] * number, "enter")
-    await pilot.pause()
     return detail(pilot)
 
 
@@ -35,25 +34,21 @@ async def opened(pilot: Pilot[None], number: int) -> DetailScreen:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_list_shows_every_exchange_with_its_result(story: Capture, size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        text = screen_text(pilot)
-        assert " FILE " in text and "story" in text and "11 exchanges" in text and "lost 0" in text
-        for title in ("No", "Time", "Client", "Broker", "API", "Ver", "Latency", "Result"):
-            assert title in text
-        assert ("Req>Resp" in text) == (size[0] >= 100)
-        for word in ("! NOT_LEADER", "? undecoded", "- no response", "ok", "billing-7", "ApiVersions", "4.2ms"):
-            assert word in text
-        assert all(len(line) == size[0] for line in text.split("\n"))
-
-    drive(story, steps, size)
+@on_screen()
+async def test_the_list_shows_every_exchange_with_its_result(pilot: Pilot[None], size: tuple[int, int]) -> None:
+    text = screen_text(pilot)
+    assert " FILE " in text and "story" in text and "11 exchanges" in text and "lost 0" in text
+    for title in ("No", "Time", "Client", "Broker", "API", "Ver", "Latency", "Result"):
+        assert title in text
+    assert ("Req>Resp" in text) == (size[0] >= 100)
+    for word in ("! NOT_LEADER", "? undecoded", "- no response", "ok", "billing-7", "ApiVersions", "4.2ms"):
+        assert word in text
+    assert all(len(line) == size[0] for line in text.split("\n"))
 
 
-def test_wide_lists_show_whole_error_names(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        assert "! UNKNOWN_TOPIC_OR_PARTITION" in screen_text(pilot)
-
-    drive(story, steps, (120, 40))
+@on_screen()
+async def test_wide_lists_show_whole_error_names(pilot: Pilot[None]) -> None:
+    assert "! UNKNOWN_TOPIC_OR_PARTITION" in screen_text(pilot)
 
 
 def test_moving(story: Capture) -> None:
@@ -71,238 +66,187 @@ def test_moving(story: Capture) -> None:
     drive(story, steps, (80, 24))
 
 
-def test_the_cursor_line_is_told_about_in_full(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press(*["j"] * numbers["not_leader"])
-        await pilot.pause()
-        last = screen_text(pilot).split("\n")[-2]
-        assert "! NOT_LEADER_OR_FOLLOWER (retriable)" in last and "billing-7" in last
-        marked = [line for line in screen_text(pilot).split("\n") if line.startswith(">")]
-        assert len(marked) == 1 and "Produce" in marked[0]
-
-    drive(story, steps, (80, 24))
+@on_screen(size=(80, 24))
+async def test_the_row_under_the_cursor_is_described_in_full(pilot: Pilot[None], numbers: dict[str, int]) -> None:
+    await pilot.press(*["j"] * numbers["not_leader"])
+    last = screen_text(pilot).split("\n")[-2]
+    assert "! NOT_LEADER_OR_FOLLOWER (retriable)" in last and "billing-7" in last
+    marked = [line for line in screen_text(pilot).split("\n") if line.startswith(">")]
+    assert len(marked) == 1 and "Produce" in marked[0]
 
 
-def test_errors_only_and_back(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("G", "E")
-        await pilot.pause()
-        text = screen_text(pilot)
-        assert "6 of 11 exchanges" in text and "errors only" in text
-        assert not re.search(r"\d+ms .* ok", text)
-        assert exchanges(pilot).list.cursor == 5  # still on the last exchange
-        await pilot.press("E")
-        await pilot.pause()
-        assert "11 exchanges" in screen_text(pilot) and exchanges(pilot).list.cursor == 10
-
-    drive(story, steps)
+@on_screen()
+async def test_errors_only_and_back(pilot: Pilot[None]) -> None:
+    await pilot.press("G", "E")
+    text = screen_text(pilot)
+    assert "6 of 11 exchanges" in text and "errors only" in text
+    assert not re.search(r"\d+ms .* ok", text)
+    assert exchanges(pilot).list.cursor == 5  # still on the last exchange
+    await pilot.press("E")
+    assert "11 exchanges" in screen_text(pilot) and exchanges(pilot).list.cursor == 10
 
 
-def test_search_counts_while_typing_and_escape_clears_it(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("slash", *"not_Leader")
-        await pilot.pause()
-        assert "1 of 11 exchanges" in screen_text(pilot)
-        await pilot.press("enter", "j")
-        assert len(exchanges(pilot).view) == 1 and exchanges(pilot).list.has_focus
-        await pilot.press("escape")
-        await pilot.pause()
-        assert len(exchanges(pilot).view) == 11 and not exchanges(pilot).bar.display
-
-    drive(story, steps)
+@on_screen()
+async def test_search_counts_while_typing_and_escape_clears_it(pilot: Pilot[None]) -> None:
+    await pilot.press("slash", *"not_Leader")
+    assert "1 of 11 exchanges" in screen_text(pilot)
+    await pilot.press("enter", "j")
+    assert len(exchanges(pilot).view) == 1 and exchanges(pilot).list.has_focus
+    await pilot.press("escape")
+    assert len(exchanges(pilot).view) == 11 and not exchanges(pilot).bar.display
 
 
-def test_letters_that_are_keys_can_be_typed_into_the_search(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("slash", *"QEFq?g")
-        assert exchanges(pilot).wanted == "QEFq?g"
-        await pilot.pause()
-        text = screen_text(pilot)
-        assert "0 of 11 exchanges" in text and "11 exchanges searched, none matches. Esc" in text
-
-    drive(story, steps)
+@on_screen()
+async def test_letters_that_are_keys_can_be_typed_into_the_search(pilot: Pilot[None]) -> None:
+    await pilot.press("slash", *"QEFq?g")
+    assert exchanges(pilot).wanted == "QEFq?g"
+    await pilot.pause()
+    text = screen_text(pilot)
+    assert "0 of 11 exchanges" in text and "11 exchanges searched, none matches. Esc" in text
 
 
-def test_search_finds_clients(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("slash", *"billing")
-        assert len(exchanges(pilot).view) == 4
-
-    drive(story, steps)
+@on_screen()
+async def test_search_finds_clients(pilot: Pilot[None]) -> None:
+    await pilot.press("slash", *"billing")
+    assert len(exchanges(pilot).view) == 4
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_help_lists_the_keys_of_the_screen(story: Capture, size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("question_mark")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, HelpScreen)
-        text = screen_text(pilot)
-        assert "errors only" in text and "follow: stay on the newest row" in text
-        await pilot.press("escape", "enter", "question_mark")
-        await pilot.pause()
-        assert "next pane" in screen_text(pilot)
-
-    drive(story, steps, size)
+@on_screen()
+async def test_help_lists_the_keys_of_the_screen(pilot: Pilot[None], size: tuple[int, int]) -> None:
+    await pilot.press("question_mark")
+    assert isinstance(pilot.app.screen, HelpScreen)
+    text = screen_text(pilot)
+    assert "errors only" in text and "follow: stay on the newest row" in text
+    await pilot.press("escape", "enter", "question_mark")
+    assert "next pane" in screen_text(pilot)
 
 
 @pytest.mark.parametrize("keys", ["Q", "q", "enter Q", "ctrl+c"])
-def test_quitting(story: Capture, keys: str) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press(*keys.split())
-        await pilot.pause()
-        assert not pilot.app.is_running or pilot.app._exit
-
-    drive(story, steps)
+@on_screen()
+async def test_quitting(pilot: Pilot[None], keys: str) -> None:
+    await pilot.press(*keys.split())
+    assert not pilot.app.is_running or pilot.app._exit
 
 
-def test_a_live_view_is_not_quit_by_accident(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press("q")
-        await pilot.pause()
-        assert not pilot.app._exit
-        assert "Q quits" in screen_text(pilot)
-
-    drive(story, steps, live=True)
+@on_screen(live=True)
+async def test_a_live_view_is_not_quit_by_accident(pilot: Pilot[None]) -> None:
+    await pilot.press("q")
+    assert not pilot.app._exit
+    assert "Q quits" in screen_text(pilot)
 
 
-def test_the_mouse_chooses_and_opens(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.click("ExchangeList", offset=(20, 4))
-        assert exchanges(pilot).list.cursor == 4
-        await pilot.click("ExchangeList", offset=(20, 4))
-        await pilot.pause()
-        assert detail(pilot).position == 4
-
-    drive(story, steps)
+@on_screen()
+async def test_the_mouse_chooses_and_opens(pilot: Pilot[None]) -> None:
+    await pilot.click("ExchangeList", offset=(20, 4))
+    assert exchanges(pilot).list.cursor == 4
+    await pilot.click("ExchangeList", offset=(20, 4))
+    await pilot.pause()
+    assert detail(pilot).position == 4
 
 
 # --- the detail --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_detail_shows_both_sides_and_explains_the_error(
-    story: Capture, numbers: dict[str, int], size: tuple[int, int]
+@on_screen()
+async def test_the_detail_shows_both_sides_and_explains_the_error(
+    pilot: Pilot[None], numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, numbers["not_leader"])
-        text = screen_text(pilot)
-        assert "Produce v9" in text and "NOT_LEADER_OR_FOLLOWER (6)" in text and "retriable: clients may try" in text
-        assert "error_code: 6 NOT_LEADER_OR_FOLLOWER" in text
-        assert "acks: -1 (all in-sync replicas)" in text
-        field = screen.response.current
-        assert field is not None and field.error
-        assert screen.has_class("stacked") == (size[0] < 100)
-        lines = text.split("\n")
-        side_by_side = any("Request v9" in line and "Response v9" in line for line in lines)
-        assert side_by_side == (size[0] >= 100)
-        assert all(len(line) == size[0] for line in lines)
-
-    drive(story, steps, size)
+    screen = await opened(pilot, numbers["not_leader"])
+    text = screen_text(pilot)
+    assert "Produce v9" in text and "NOT_LEADER_OR_FOLLOWER (6)" in text and "retriable: clients may try" in text
+    assert "error_code: 6 NOT_LEADER_OR_FOLLOWER" in text
+    assert "acks: -1 (all in-sync replicas)" in text
+    field = screen.response.current
+    assert field is not None and field.error
+    assert screen.has_class("stacked") == (size[0] < 100)
+    lines = text.split("\n")
+    side_by_side = any("Request v9" in line and "Response v9" in line for line in lines)
+    assert side_by_side == (size[0] >= 100)
+    assert all(len(line) == size[0] for line in lines)
 
 
 @pytest.mark.parametrize("key", ["escape", "q"])
-def test_back_to_the_list_at_the_same_exchange(story: Capture, key: str) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await opened(pilot, 2)
-        await pilot.press("right_square_bracket", "right_square_bracket", key)
-        await pilot.pause()
-        assert exchanges(pilot).list.cursor == 4
-
-    drive(story, steps)
+@on_screen()
+async def test_back_to_the_list_at_the_same_exchange(pilot: Pilot[None], key: str) -> None:
+    await opened(pilot, 2)
+    await pilot.press("right_square_bracket", "right_square_bracket", key)
+    assert exchanges(pilot).list.cursor == 4
 
 
-def test_previous_and_next_stop_at_the_ends(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, 1)
-        await pilot.press("left_square_bracket")
-        assert screen.position == 0
-        await pilot.press("left_square_bracket")
-        await pilot.pause()
-        assert screen.position == 0 and "first exchange" in screen_text(pilot)
-        await pilot.press(*["right_square_bracket"] * 20)
-        assert screen.position == 10
-
-    drive(story, steps)
+@on_screen()
+async def test_previous_and_next_stop_at_the_ends(pilot: Pilot[None]) -> None:
+    screen = await opened(pilot, 1)
+    await pilot.press("left_square_bracket")
+    assert screen.position == 0
+    await pilot.press("left_square_bracket")
+    assert screen.position == 0 and "first exchange" in screen_text(pilot)
+    await pilot.press(*["right_square_bracket"] * 20)
+    assert screen.position == 10
 
 
-def test_folding(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, numbers["metadata"])
-        tree = screen.response
-        await pilot.press("g")
-        assert tree.current is not None and tree.current.name == "header" and tree.current.folded
-        await pilot.press("enter")
-        assert not tree.current.folded
-        await pilot.press("space")
-        assert tree.current.folded
-        await pilot.press("right", "right")
-        assert tree.current.name == "correlation_id"
-        await pilot.press("left")
-        assert tree.current.name == "header" and not tree.current.folded
-        await pilot.press("left")
-        assert tree.current.folded
-        await pilot.press("G")
-        assert tree.current is tree.tree_shown.fields[-1]
-        await pilot.press("g", "pagedown", "pageup", "j", "k")
-        assert tree.current is tree.tree_shown.fields[0]
-
-    drive(story, steps)
+@on_screen()
+async def test_folding(pilot: Pilot[None], numbers: dict[str, int]) -> None:
+    screen = await opened(pilot, numbers["metadata"])
+    tree = screen.response
+    await pilot.press("g")
+    assert tree.current is not None and tree.current.name == "header" and tree.current.folded
+    await pilot.press("enter")
+    assert not tree.current.folded
+    await pilot.press("space")
+    assert tree.current.folded
+    await pilot.press("right", "right")
+    assert tree.current.name == "correlation_id"
+    await pilot.press("left")
+    assert tree.current.name == "header" and not tree.current.folded
+    await pilot.press("left")
+    assert tree.current.folded
+    await pilot.press("G")
+    assert tree.current is tree.tree_shown.fields[-1]
+    await pilot.press("g", "pagedown", "pageup", "j", "k")
+    assert tree.current is tree.tree_shown.fields[0]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_tab_goes_through_the_panes(story: Capture, numbers: dict[str, int], size: tuple[int, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, numbers["not_leader"])
-        assert screen.response.has_focus
-        await pilot.press("tab")
-        await pilot.pause()
-        assert screen.request.has_focus
-        await pilot.press("h", "tab")
-        await pilot.pause()
-        assert screen.response.has_focus and screen.response.display
-        await pilot.press("tab")
-        await pilot.pause()
-        assert screen.bytes.has_focus
-        await pilot.press("tab")
-        await pilot.pause()
-        assert screen.request.has_focus
-        await pilot.press("shift+tab")
-        await pilot.pause()
-        assert screen.bytes.has_focus
-        await pilot.press("h")
-        await pilot.pause()
-        assert screen.request.has_focus and not screen.bytes.display
-
-    drive(story, steps, size)
+@on_screen()
+async def test_tab_goes_through_the_panes(pilot: Pilot[None], numbers: dict[str, int], size: tuple[int, int]) -> None:
+    screen = await opened(pilot, numbers["not_leader"])
+    assert screen.response.has_focus
+    await pilot.press("tab")
+    assert screen.request.has_focus
+    await pilot.press("h", "tab")
+    assert screen.response.has_focus and screen.response.display
+    await pilot.press("tab")
+    assert screen.bytes.has_focus
+    await pilot.press("tab")
+    assert screen.request.has_focus
+    await pilot.press("shift+tab")
+    assert screen.bytes.has_focus
+    await pilot.press("h")
+    assert screen.request.has_focus and not screen.bytes.display
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_field_under_the_cursor_is_marked_in_the_bytes(
-    story: Capture, numbers: dict[str, int], size: tuple[int, int]
+@on_screen()
+async def test_the_field_under_the_cursor_is_marked_in_the_bytes(
+    pilot: Pilot[None], numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, numbers["not_leader"])
-        await pilot.press("h")
-        await pilot.pause()
-        message = screen.exchange.response_message
-        assert message is not None
-        spans = {span.path: (span.start, span.end) for span in message.map()}
-        assert screen.bytes.marked == spans["responses[0].partition_responses[0].error_code"]
-        await pilot.press("down")
-        await pilot.pause()
-        assert screen.bytes.marked == spans["responses[0].partition_responses[0].base_offset"]
-        await pilot.press("up")
-        await pilot.pause()
-        strip = screen.bytes.render_line(1)
-        marked = "".join(s.text for s in strip if s.style and s.style.bgcolor == screen.bytes.palette.span.bgcolor)
-        assert marked == "00 06.."
-        assert "00000 00 00 00 03" in screen_text(pilot) and "orders" in screen_text(pilot)
-        await pilot.press("shift+tab")
-        await pilot.pause()
-        assert screen.bytes.frame == screen.request.tree_shown.frame
-
-    drive(story, steps, size)
+    screen = await opened(pilot, numbers["not_leader"])
+    await pilot.press("h")
+    message = screen.exchange.response_message
+    assert message is not None
+    spans = {span.path: (span.start, span.end) for span in message.map()}
+    assert screen.bytes.marked == spans["responses[0].partition_responses[0].error_code"]
+    await pilot.press("down")
+    assert screen.bytes.marked == spans["responses[0].partition_responses[0].base_offset"]
+    await pilot.press("up")
+    strip = screen.bytes.render_line(1)
+    marked = "".join(s.text for s in strip if s.style and s.style.bgcolor == screen.bytes.palette.span.bgcolor)
+    assert marked == "00 06.."
+    assert "00000 00 00 00 03" in screen_text(pilot) and "orders" in screen_text(pilot)
+    await pilot.press("shift+tab")
+    assert screen.bytes.frame == screen.request.tree_shown.frame
 
 
 def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str, int]) -> None:
@@ -311,73 +255,58 @@ def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str,
     async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
         await pilot.press("shift+tab", "G", "h")
-        await pilot.pause()
         await pilot.press("up")
         text = screen_text(pilot)
         assert "value <20 bytes>" in text and secret[:10] not in text and "VALUES SHOWN" not in text
         assert "record bytes hidden" in text
         before = screen.request.cursor
         await pilot.press("v")
-        await pilot.pause()
         text = screen_text(pilot)
         assert "private-record" in text and "VALUES SHOWN" in text and "record bytes hidden" not in text
         assert screen.request.cursor == before
         await pilot.press("right_square_bracket")
-        await pilot.pause()
         assert "VALUES SHOWN" in screen_text(pilot)
         await pilot.press("v")
-        await pilot.pause()
         assert secret[:10] not in screen_text(pilot)
 
     drive(story, steps, (120, 40))
 
 
-def test_the_next_error_goes_round(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, numbers["not_leader"])
-        await pilot.press("g", "E")
-        assert screen.response.current is not None and screen.response.current.error
-        await pilot.press("E", "tab", "E")
-        await pilot.pause()
-        assert screen.response.current.error and screen.response.has_focus
-        await pilot.press("right_square_bracket", "E")
-        await pilot.pause()
-        assert "No error code" in screen_text(pilot)
-
-    drive(story, steps)
+@on_screen()
+async def test_the_next_error_goes_round(pilot: Pilot[None], numbers: dict[str, int]) -> None:
+    screen = await opened(pilot, numbers["not_leader"])
+    await pilot.press("g", "E")
+    assert screen.response.current is not None and screen.response.current.error
+    await pilot.press("E", "tab", "E")
+    assert screen.response.current.error and screen.response.has_focus
+    await pilot.press("right_square_bracket", "E")
+    assert "No error code" in screen_text(pilot)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_an_undecoded_frame_shows_the_reason_the_partial_tree_and_the_bytes(
-    story: Capture, numbers: dict[str, int], size: tuple[int, int]
+@on_screen()
+async def test_an_undecoded_frame_shows_the_reason_the_partial_tree_and_the_bytes(
+    pilot: Pilot[None], numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, numbers["truncated"])
-        await pilot.press("h")
-        await pilot.pause()
-        text = screen_text(pilot)
-        assert "? response undecoded: Metadata v9" in text and "(ends here)" in text
-        assert "00000" in text or screen.bytes.scroll_offset.y
-        assert screen.bytes.marked and screen.bytes.marked[1] == len(screen.bytes.frame)
-        await pilot.press("right_square_bracket")
-        await pilot.pause()
-        assert "1234" in screen_text(pilot)
-
-    drive(story, steps, size)
+    screen = await opened(pilot, numbers["truncated"])
+    await pilot.press("h")
+    text = screen_text(pilot)
+    assert "? response undecoded: Metadata v9" in text and "(ends here)" in text
+    assert "00000" in text or screen.bytes.scroll_offset.y
+    assert screen.bytes.marked and screen.bytes.marked[1] == len(screen.bytes.frame)
+    await pilot.press("right_square_bracket")
+    assert "1234" in screen_text(pilot)
 
 
-def test_resizing_changes_the_arrangement(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = await opened(pilot, 1)
-        assert not screen.has_class("stacked")
-        await pilot.resize_terminal(80, 24)
-        await pilot.pause()
-        assert screen.has_class("stacked")
-        await pilot.press("escape")
-        await pilot.pause()
-        assert all(len(line) == 80 for line in screen_text(pilot).split("\n"))
-
-    drive(story, steps)
+@on_screen()
+async def test_resizing_changes_the_arrangement(pilot: Pilot[None]) -> None:
+    screen = await opened(pilot, 1)
+    assert not screen.has_class("stacked")
+    await pilot.resize_terminal(80, 24)
+    await pilot.pause()
+    assert screen.has_class("stacked")
+    await pilot.press("escape")
+    assert all(len(line) == 80 for line in screen_text(pilot).split("\n"))
 
 
 # --- live, empty, mono -------------------------------------------------------------------------------------
@@ -449,27 +378,24 @@ def test_what_is_only_being_read_is_not_followed(story: Capture) -> None:
     asyncio.run(go())
 
 
-def test_a_quiet_live_view_paints_nothing(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.pause(0.3)
-        screen = exchanges(pilot)
-        painted: list[int] = []
-        for widget in (screen.list, screen.header, screen.about, screen.key_bar):
-            original = widget.render_line
-            monkeypatch.setattr(widget, "render_line", lambda y, original=original: (painted.append(y), original(y))[1])
-        await pilot.pause(1.3)
-        assert painted == []
-
-    drive(story, steps, live=True, status=lambda: "conns 1")
+@on_screen(live=True, status=lambda: "conns 1")
+async def test_a_quiet_live_view_paints_nothing(pilot: Pilot[None], monkeypatch: pytest.MonkeyPatch) -> None:
+    await pilot.pause(0.3)
+    screen = exchanges(pilot)
+    painted: list[int] = []
+    for widget in (screen.list, screen.header, screen.about, screen.key_bar):
+        original = widget.render_line
+        monkeypatch.setattr(widget, "render_line", lambda y, original=original: (painted.append(y), original(y))[1])
+    await pilot.pause(1.3)
+    assert painted == []
 
 
-def test_an_empty_capture_says_so(tmp_path: Path) -> None:
+def test_an_empty_capture_is_reported(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
 
     async def steps(pilot: Pilot[None]) -> None:
         assert "No exchange in this capture." in screen_text(pilot)
         await pilot.press("enter", "G", "g", "E", "E", "j", "pagedown", "F")
-        await pilot.pause()
         exchanges(pilot)
 
     with open_capture(tmp_path) as capture:

@@ -26,7 +26,7 @@ STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
         (["5", "enter"], ["ApiVersions v99", "error_code: 35 UNSUPPORTED_VERSION", "max_version: 4"]),
         (["4"], ["! v99 of 0-4"]),
     ),
-    # kafka-python told that the broker is 0.10, at one of 4.3.1: the connection is closed instead
+    # kafka-python set to 0.10 at a broker of 4.3.1: the connection is closed instead
     "versions-old-kafka-python": (
         (["5"], ["closed the connection of client 'shop'", "instead of answering Produce v2", "it serves v3 to v13"]),
         (["5", "enter"], ["Produce v2", "- no response"]),

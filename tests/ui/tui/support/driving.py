@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -32,6 +34,7 @@ def drive(
             await steps(pilot)
 
     asyncio.run(go())
+    app.stop_once()
     return app
 
 
@@ -55,3 +58,33 @@ def exchanges(pilot: Pilot[None]) -> ExchangesScreen:
 def detail(pilot: Pilot[None]) -> DetailScreen:
     """One exchange, which is shown now."""
     return screen(pilot, DetailScreen)
+
+
+def on_screen(
+    capture: str = "story", *, size: tuple[int, int] = (120, 40), press: str = "", proxy: Callable[[], Any] | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:  # fmt: skip
+    """A test that drives the application over the fixture `capture`: its first argument is the pilot, the others are
+    fixtures and parameters; one called `size` replaces that given here. `proxy` makes what stands for the control API: the
+    application is attached to it, and the test gets it as its second argument."""
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        parameters = list(inspect.signature(test).parameters.values())[1 if proxy is None else 2 :]
+        names = [parameter.name for parameter in parameters]
+
+        @functools.wraps(test)
+        def run(**given: Any) -> None:
+            own = [] if proxy is None else [proxy()]
+            attached = {"control": own[0]} if own else {}
+
+            async def steps(pilot: Pilot[None]) -> None:
+                await test(pilot, *own, **{name: given[name] for name in names})
+
+            drive(given[capture], steps, given.get("size", size), press, **attached, **options)
+
+        if capture not in names:
+            parameters.append(inspect.Parameter(capture, inspect.Parameter.POSITIONAL_OR_KEYWORD))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from ..support.awaiting import until, until_true
-from ..support.driving import Steps, drive
+from ..support.driving import Steps, drive, on_screen
 
 BODY = {"group_id": "stock", "generation_id": 5, "member_id": "m-1", "group_instance_id": None}
 
@@ -94,7 +95,12 @@ class Proxy:
 
 def drive_held(capture: Capture, proxy: Proxy, steps: Steps, allow_edit: bool = True) -> None:
     """Run `steps` on the held view."""
-    drive(capture, steps, (100, 34), "9", control=proxy, allow_edit=allow_edit).stop_once()
+    drive(capture, steps, (100, 34), "9", control=proxy, allow_edit=allow_edit)
+
+
+def held_view(*numbers: int, allow_edit: bool = True) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """A test of the held view while the proxy holds these frames."""
+    return on_screen(size=(100, 34), press="9", proxy=lambda: Proxy(*numbers), allow_edit=allow_edit)
 
 
 async def asked(pilot: Pilot[None], proxy: Proxy, wanted: tuple[object, ...]) -> None:
@@ -102,93 +108,81 @@ async def asked(pilot: Pilot[None], proxy: Proxy, wanted: tuple[object, ...]) ->
     await until_true(pilot, lambda: wanted in proxy.asked, lambda: f"{wanted} was not asked, only {proxy.asked}")
 
 
-def test_the_queue_and_every_decision(story: Capture) -> None:
-    proxy = Proxy(1, 2, 3, 4, 5, 6)
-
-    async def steps(pilot: Pilot[None]) -> None:
-        shown = await until(pilot, "stock-6")
-        assert "HELD 6" in shown and "requests where api == Heartbeat" in shown and "generation_id: 5" in shown
-        await pilot.press("t")
-        await asked(pilot, proxy, ("extend", 1, 150))
-        await pilot.press("a")
-        await asked(pilot, proxy, ("resume", 1, {}))
-        await until(pilot, "HELD 5")
-        await pilot.press("d")
-        await asked(pilot, proxy, ("drop", 2, {"silent": True}))
-        await until(pilot, "HELD 4")
-        await pilot.press("X")
-        await asked(pilot, proxy, ("drop", 3, {"close": "rst"}))
-        await until(pilot, "HELD 3")
-        await pilot.press("f")
-        shown = await until(pilot, "Answer Heartbeat")
-        # What brokers say to this API comes first.
-        assert "ILLEGAL_GENERATION" in shown and "NOT_LEADER_OR_FOLLOWER" not in shown
-        await pilot.press(*"rebalance_in", "enter")
-        await asked(pilot, proxy, ("drop", 4, {"error": "REBALANCE_IN_PROGRESS"}))
-        await until(pilot, "HELD 2")
-        await pilot.press("A")
-        await asked(pilot, proxy, ("resume", 5, {}))
-        await asked(pilot, proxy, ("resume", 6, {}))
-        await until(pilot, "Nothing is held just now")
-        await pilot.press("I")
-        await until(pilot, "Hold nothing any more?")
-        await pilot.press("y")
-        await asked(pilot, proxy, ("remove", 1))
-        await until(pilot, "Nothing is intercepted")
-
-    drive_held(story, proxy, steps)
+@held_view(1, 2, 3, 4, 5, 6)
+async def test_the_queue_and_every_decision(pilot: Pilot[None], proxy: Proxy) -> None:
+    shown = await until(pilot, "stock-6")
+    assert "HELD 6" in shown and "requests where api == Heartbeat" in shown and "generation_id: 5" in shown
+    await pilot.press("t")
+    await asked(pilot, proxy, ("extend", 1, 150))
+    await pilot.press("a")
+    await asked(pilot, proxy, ("resume", 1, {}))
+    await until(pilot, "HELD 5")
+    await pilot.press("d")
+    await asked(pilot, proxy, ("drop", 2, {"silent": True}))
+    await until(pilot, "HELD 4")
+    await pilot.press("X")
+    await asked(pilot, proxy, ("drop", 3, {"close": "rst"}))
+    await until(pilot, "HELD 3")
+    await pilot.press("f")
+    shown = await until(pilot, "Answer Heartbeat")
+    # What brokers say to this API comes first.
+    assert "ILLEGAL_GENERATION" in shown and "NOT_LEADER_OR_FOLLOWER" not in shown
+    await pilot.press(*"rebalance_in", "enter")
+    await asked(pilot, proxy, ("drop", 4, {"error": "REBALANCE_IN_PROGRESS"}))
+    await until(pilot, "HELD 2")
+    await pilot.press("A")
+    await asked(pilot, proxy, ("resume", 5, {}))
+    await asked(pilot, proxy, ("resume", 6, {}))
+    await until(pilot, "Nothing is held just now")
+    await pilot.press("I")
+    await until(pilot, "Hold nothing any more?")
+    await pilot.press("y")
+    await asked(pilot, proxy, ("remove", 1))
+    await until(pilot, "Nothing is intercepted")
 
 
-def test_fields_are_changed_in_place(story: Capture) -> None:
-    proxy = Proxy(1)
-
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "generation_id: 5")
-        await pilot.press("enter", "j", "enter")  # to the fields, and the second of them
-        await until(pilot, "a whole number, -2,147,483,648")
-        await asked(pilot, proxy, ("extend", 1, 90))  # there is time to type
-        await pilot.press(*"99999999999")
-        await until(pilot, "99999999999 does not fit an int32")
-        await pilot.press("enter")  # not taken
-        await until(pilot, "does not fit")
-        await pilot.press("ctrl+u", *"7", "enter")
-        await until(pilot, "generation_id: 7  * changed")
-        await pilot.press("u")
-        await until(pilot, "generation_id: 5")
-        await pilot.press("enter", *"8", "enter")
-        await until(pilot, "generation_id: 8  * changed")
-        await pilot.press("escape", "a")
-        await asked(pilot, proxy, ("resume", 1, {"generation_id": 8}))
-
-    drive_held(story, proxy, steps)
+@held_view(1)
+async def test_fields_are_changed_in_place(pilot: Pilot[None], proxy: Proxy) -> None:
+    await until(pilot, "generation_id: 5")
+    await pilot.press("enter", "j", "enter")  # to the fields, and the second of them
+    await until(pilot, "a whole number, -2,147,483,648")
+    await asked(pilot, proxy, ("extend", 1, 90))  # there is time to type
+    await pilot.press(*"99999999999")
+    await until(pilot, "99999999999 does not fit an int32")
+    await pilot.press("enter")  # not taken
+    await until(pilot, "does not fit")
+    await pilot.press("ctrl+u", *"7", "enter")
+    await until(pilot, "generation_id: 7  * changed")
+    await pilot.press("u")
+    await until(pilot, "generation_id: 5")
+    await pilot.press("enter", *"8", "enter")
+    await until(pilot, "generation_id: 8  * changed")
+    await pilot.press("escape", "a")
+    await asked(pilot, proxy, ("resume", 1, {"generation_id": 8}))
 
 
-def test_bytes_stand_beside_the_fields_and_are_linked_both_ways(story: Capture) -> None:
-    proxy = Proxy(1, 2)
-
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "generation_id: 5")
-        assert ("bytes", 1) not in proxy.asked  # nobody has asked to see them
-        await pilot.press("h")
-        await until(pilot, "Bytes of the request")
-        assert "stock-1" in await until(pilot, "00000 00 0c 00 03 00 00 00 01")  # api key 12, version 3, correlation id 1
-        shown = pilot.app.screen
-        tree, pane = shown.query_one("#fields", FieldTree), shown.query_one("#bytes", HexView)
-        await pilot.press("enter", "j")  # to the fields, and the second of them
-        await until(pilot, "generation_id @24+4")
-        start, end = pane.marked
-        assert pane.frame[start:end] == (5).to_bytes(4, "big")
-        pane.focus()
-        pane.point(pane.frame.index(b"m-1") + 1)
-        await until(pilot, "member_id @28+5")
-        assert tree.current.name == "member_id"
-        await pilot.press("escape", "down")
-        assert "stock-2" in await until(pilot, "00000 00 0c 00 03 00 00 00 02")
-        await pilot.press("h")
-        await until(pilot, "generation_id: 5", absent="Bytes of the request")
-        assert [each for each in proxy.asked if each[0] == "bytes"] == [("bytes", 1), ("bytes", 2)]
-
-    drive_held(story, proxy, steps)
+@held_view(1, 2)
+async def test_bytes_stand_beside_the_fields_and_are_linked_both_ways(pilot: Pilot[None], proxy: Proxy) -> None:
+    await until(pilot, "generation_id: 5")
+    assert ("bytes", 1) not in proxy.asked  # nobody has asked to see them
+    await pilot.press("h")
+    await until(pilot, "Bytes of the request")
+    assert "stock-1" in await until(pilot, "00000 00 0c 00 03 00 00 00 01")  # api key 12, version 3, correlation id 1
+    shown = pilot.app.screen
+    tree, pane = shown.query_one("#fields", FieldTree), shown.query_one("#bytes", HexView)
+    await pilot.press("enter", "j")  # to the fields, and the second of them
+    await until(pilot, "generation_id @24+4")
+    start, end = pane.marked
+    assert pane.frame[start:end] == (5).to_bytes(4, "big")
+    pane.focus()
+    pane.point(pane.frame.index(b"m-1") + 1)
+    await until(pilot, "member_id @28+5")
+    assert tree.current.name == "member_id"
+    await pilot.press("escape", "down")
+    assert "stock-2" in await until(pilot, "00000 00 0c 00 03 00 00 00 02")
+    await pilot.press("h")
+    await until(pilot, "generation_id: 5", absent="Bytes of the request")
+    assert [each for each in proxy.asked if each[0] == "bytes"] == [("bytes", 1), ("bytes", 2)]
 
 
 def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,24 +204,23 @@ def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypat
     drive_held(story, proxy, steps)
 
 
-def test_why_there_are_no_bytes_is_said(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = Proxy(1)
+@held_view(1)
+async def test_the_reason_for_missing_bytes_is_shown(
+    pilot: Pilot[None], proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proxy, "held_frame", lambda number: proxy.held()[0])
 
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "generation_id: 5")
-        await pilot.press("h")
-        await until(pilot, "The proxy is an older one")
-
-    drive_held(story, proxy, steps)
+    await until(pilot, "generation_id: 5")
+    await pilot.press("h")
+    await until(pilot, "The proxy is an older one")
 
 
-def test_the_editor_gives_back_what_it_refuses(
-    story: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@held_view(1)
+async def test_the_editor_gives_back_what_it_refuses(
+    pilot: Pilot[None], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy = Proxy(1)
     seen = tmp_path / "seen"
-    # The first time something that is no number, the second time (it is told why) one.
+    # The first time something that is no number, the second time (the message says why) one.
     script = tmp_path / "editor"
     script.write_text(
         f'#!/bin/sh\ncat "$1" >> {seen}; echo ==== >> {seen}\n'
@@ -238,71 +231,57 @@ def test_the_editor_gives_back_what_it_refuses(
     monkeypatch.setenv("VISUAL", str(script))
     monkeypatch.setattr(BarnabasApp, "suspend", lambda self: contextlib.nullcontext())
 
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "generation_id: 5")
-        await pilot.press("e")
-        await until(pilot, "generation_id: 9  * changed")
-        rounds = seen.read_text().split("====\n")
-        assert "generation_id: 5" in rounds[0] and "Heartbeat v3" in rounds[0]
-        assert rounds[1].startswith("# ! generation_id: 'nine' is no whole number") and "generation_id: nine" in rounds[1]
-        await asked(pilot, proxy, ("extend", 1, 930))  # there is time to write
-        await pilot.press("a")
-        await asked(pilot, proxy, ("resume", 1, {"generation_id": 9}))
-
-    drive_held(story, proxy, steps)
+    await until(pilot, "generation_id: 5")
+    await pilot.press("e")
+    await until(pilot, "generation_id: 9  * changed")
+    rounds = seen.read_text().split("====\n")
+    assert "generation_id: 5" in rounds[0] and "Heartbeat v3" in rounds[0]
+    assert rounds[1].startswith("# ! generation_id: 'nine' is no whole number") and "generation_id: nine" in rounds[1]
+    await asked(pilot, proxy, ("extend", 1, 930))  # there is time to write
+    await pilot.press("a")
+    await asked(pilot, proxy, ("resume", 1, {"generation_id": 9}))
 
 
 @pytest.mark.slow
-def test_without_a_terminal_the_text_is_edited_on_the_screen(story: Capture) -> None:
-    proxy = Proxy(1)
-
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "generation_id: 5")
-        await pilot.press("e")
-        await until(pilot, "Edit Heartbeat v3")
-        pilot.app.screen.query_one(TextArea).text = "generation: 6"
-        await pilot.press("ctrl+s")
-        await until(pilot, "there is no such field at this version, only group_id, generation_id")
-        pilot.app.screen.query_one(TextArea).text = "generation_id: 6"
-        await pilot.press("ctrl+s")
-        await until(pilot, "generation_id: 6  * changed")
-
-    drive_held(story, proxy, steps)
+@held_view(1)
+async def test_without_a_terminal_the_text_is_edited_on_the_screen(pilot: Pilot[None], proxy: Proxy) -> None:
+    await until(pilot, "generation_id: 5")
+    await pilot.press("e")
+    await until(pilot, "Edit Heartbeat v3")
+    pilot.app.screen.query_one(TextArea).text = "generation: 6"
+    await pilot.press("ctrl+s")
+    await until(pilot, "there is no such field at this version, only group_id, generation_id")
+    pilot.app.screen.query_one(TextArea).text = "generation_id: 6"
+    await pilot.press("ctrl+s")
+    await until(pilot, "generation_id: 6  * changed")
 
 
-def test_nothing_is_done_when_it_may_not_be(story: Capture) -> None:
-    proxy = Proxy(1)
-
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "stock-1")
-        for key in ("a", "A", "d", "X", "f", "e", "t", "i", "I"):
-            await pilot.press(key)
-            await until(pilot, "Read-only: start with --allow-edit")
-        await pilot.press("enter", "enter")
-        await until(pilot, "Read-only")
-        assert proxy.asked == []
-
-    drive_held(story, proxy, steps, allow_edit=False)
+@held_view(1, allow_edit=False)
+async def test_nothing_is_done_when_it_may_not_be(pilot: Pilot[None], proxy: Proxy) -> None:
+    await until(pilot, "stock-1")
+    for key in ("a", "A", "d", "X", "f", "e", "t", "i", "I"):
+        await pilot.press(key)
+        await until(pilot, "Read-only: start with --allow-edit")
+    await pilot.press("enter", "enter")
+    await until(pilot, "Read-only")
+    assert proxy.asked == []
 
 
-def test_a_refusal_is_told_and_the_frame_waits_on(story: Capture) -> None:
-    proxy = Proxy(1)
+@held_view(1)
+async def test_a_refusal_is_shown_and_the_frame_keeps_waiting(pilot: Pilot[None], proxy: Proxy) -> None:
     proxy.refusal = ControlError(404, "held 1 does not wait any more")
 
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "stock-1")
-        await pilot.press("a")
-        await until(pilot, "its time was up")
-        assert "HELD 1" in await until(pilot, "stock-1")
-
-    drive_held(story, proxy, steps)
+    await until(pilot, "stock-1")
+    await pilot.press("a")
+    await until(pilot, "its time was up")
+    assert "HELD 1" in await until(pilot, "stock-1")
 
 
 def test_names_from_the_traffic_are_no_markup(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy(1)
     hostile = "[/red][@click=app.quit]x\x1b[2J"
-    told = proxy.held()
-    monkeypatch.setattr(proxy, "held", lambda: [told[0] | {"client_id": hostile}])
+    held = proxy.held()
+    monkeypatch.setattr(proxy, "held", lambda: [held[0] | {"client_id": hostile}])
     proxy.refusal = ControlError(422, f"{hostile} is refused")
 
     async def steps(pilot: Pilot[None]) -> None:

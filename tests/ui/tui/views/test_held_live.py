@@ -188,10 +188,8 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
         await pilot.press("j", "enter", *"0", "enter")
         await until(pilot, "* changed")
         await pilot.press("u")
-        await pilot.pause()
         assert pilot.app.screen.edits == {}  # type: ignore[attr-defined]
         await pilot.press("escape")
-        await pilot.pause()
 
     drive(proxy, steps)
 

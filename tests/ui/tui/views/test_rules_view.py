@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from textual.pilot import Pilot
 
 from ..support.awaiting import until
-from ..support.driving import drive
+from ..support.driving import on_screen
 
 
 class Proxy:
@@ -36,49 +36,40 @@ class Proxy:
         raise ControlError(400, "no API is called 'Prodce'", {"line": 2})
 
 
-def test_rules_are_listed_and_read_only(story: Capture) -> None:
-    proxy = Proxy()
-
-    async def steps(pilot: Pilot[None]) -> None:
-        shown = await until(pilot, "moved")
-        assert "READ-ONLY" in shown and "1 of 1 rules on" in shown and "error: NOT_LEADER_OR_FOLLOWER" in shown
-        for key in ("space", "a", "e", "d"):
-            await pilot.press(key)
-            await until(pilot, "Read-only: start with --allow-edit")
-        assert proxy.asked == []
-
-    drive(story, steps, (110, 36), "7", control=proxy)
+rules_view = partial(on_screen, size=(110, 36), press="7", proxy=Proxy)
 
 
-def test_rules_are_switched_and_removed_where_that_is_allowed(story: Capture) -> None:
-    proxy = Proxy()
-
-    async def steps(pilot: Pilot[None]) -> None:
-        assert " EDIT " in await until(pilot, "moved")
-        await pilot.press("space")
-        await until(pilot, "0 of 1 rules on")
-        await pilot.press("d")
-        await until(pilot, "Remove the rule 'moved'?")
-        await pilot.press("n", "d", "y")
-        await until(pilot, "No rule: the traffic passes as it is.")
-        assert proxy.asked == ["enable moved False", "remove moved"]
-        await pilot.press("a")
-        await until(pilot, "Add a rule")
-        await pilot.press("ctrl+s")
-        await until(pilot, "line 2: no API is called 'Prodce'")  # what was written is there to be mended
-        await pilot.press("escape", "8")
-        await until(pilot, "rule moved removed")
-
-    drive(story, steps, (110, 36), "7", control=proxy, allow_edit=True)
+@rules_view()
+async def test_rules_are_listed_and_read_only(pilot: Pilot[None], proxy: Proxy) -> None:
+    shown = await until(pilot, "moved")
+    assert "READ-ONLY" in shown and "1 of 1 rules on" in shown and "error: NOT_LEADER_OR_FOLLOWER" in shown
+    for key in ("space", "a", "e", "d"):
+        await pilot.press(key)
+        await until(pilot, "Read-only: start with --allow-edit")
+    assert proxy.asked == []
 
 
-def test_allowing_edits_is_a_command(story: Capture) -> None:
-    proxy = Proxy()
+@rules_view(allow_edit=True)
+async def test_rules_are_switched_and_removed_where_that_is_allowed(pilot: Pilot[None], proxy: Proxy) -> None:
+    assert " EDIT " in await until(pilot, "moved")
+    await pilot.press("space")
+    await until(pilot, "0 of 1 rules on")
+    await pilot.press("d")
+    await until(pilot, "Remove the rule 'moved'?")
+    await pilot.press("n", "d", "y")
+    await until(pilot, "No rule: the traffic passes as it is.")
+    assert proxy.asked == ["enable moved False", "remove moved"]
+    await pilot.press("a")
+    await until(pilot, "Add a rule")
+    await pilot.press("ctrl+s")
+    await until(pilot, "line 2: no API is called 'Prodce'")  # what was written is there to be mended
+    await pilot.press("escape", "8")
+    await until(pilot, "rule moved removed")
 
-    async def steps(pilot: Pilot[None]) -> None:
-        await until(pilot, "READ-ONLY")
-        await pilot.press("colon", *"edit", "space", *"on", "enter")
-        await pilot.press("space")
-        await until(pilot, "0 of 1 rules on")
 
-    drive(story, steps, (110, 36), "7", control=proxy)
+@rules_view()
+async def test_allowing_edits_is_a_command(pilot: Pilot[None], proxy: Proxy) -> None:
+    await until(pilot, "READ-ONLY")
+    await pilot.press("colon", *"edit", "space", *"on", "enter")
+    await pilot.press("space")
+    await until(pilot, "0 of 1 rules on")

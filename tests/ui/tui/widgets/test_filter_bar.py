@@ -21,7 +21,7 @@ from traffic.every_kind import HOSTILE
 
 from ..support.awaiting import searched
 from ..support.awaiting import text_of as text
-from ..support.driving import drive, exchanges
+from ..support.driving import exchanges, on_screen
 
 _KEYS = {" ": "space", "=": "equals_sign", ">": "greater_than_sign", '"': "quotation_mark", "@": "at"}
 
@@ -30,100 +30,77 @@ def typed(text: str) -> list[str]:
     return [_KEYS.get(letter, letter) for letter in text]
 
 
-def test_a_wrong_filter_is_pointed_at_and_changes_nothing(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press("slash", *typed("api == Produce"))
-        await pilot.pause()
-        assert len(screen.view) == 5
-        await pilot.press("x", "enter")
-        await pilot.pause()
-        lines = text(pilot).split("\n")
-        assert lines[2].startswith(" api == Producex")
-        assert lines[3].startswith("        ^^^^^^^^ no API is called 'Producex', did you mean Produce?")
-        assert len(screen.view) == 5 and screen.bar.open
-        await pilot.press("backspace", "enter")
-        await pilot.pause()
-        assert not screen.bar.open and screen.list.has_focus and " api == Produce" in text(pilot).split("\n")[2]
-        await pilot.press("escape")
-        assert len(screen.view) == 11
-
-    drive(story, steps)
+@on_screen()
+async def test_a_wrong_filter_is_pointed_at_and_changes_nothing(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("slash", *typed("api == Produce"))
+    assert len(screen.view) == 5
+    await pilot.press("x", "enter")
+    lines = text(pilot).split("\n")
+    assert lines[2].startswith(" api == Producex")
+    assert lines[3].startswith("        ^^^^^^^^ no API is called 'Producex', did you mean Produce?")
+    assert len(screen.view) == 5 and screen.bar.open
+    await pilot.press("backspace", "enter")
+    assert not screen.bar.open and screen.list.has_focus and " api == Produce" in text(pilot).split("\n")[2]
+    await pilot.press("escape")
+    assert len(screen.view) == 11
 
 
-def test_tab_completes_and_up_recalls(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press("slash", *typed("api == Pro"), "tab")
-        await pilot.pause()
-        assert screen.bar.input.value == "api == Produce"
-        await pilot.press("enter", "escape", "slash", *typed("er"), "tab", "tab", "shift+tab")
-        await pilot.pause()
-        assert screen.bar.input.value == "err" and "first error code of the response" in text(pilot)
-        await pilot.press("up")
-        await pilot.pause()
-        assert screen.bar.input.value == "api == Produce" and len(screen.view) == 5
-        await pilot.press("down")
-        await pilot.pause()
-        assert screen.bar.input.value == "err"
-
-    drive(story, steps)
+@on_screen()
+async def test_tab_completes_and_up_recalls(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("slash", *typed("api == Pro"), "tab")
+    assert screen.bar.input.value == "api == Produce"
+    await pilot.press("enter", "escape", "slash", *typed("er"), "tab", "tab", "shift+tab")
+    assert screen.bar.input.value == "err" and "first error code of the response" in text(pilot)
+    await pilot.press("up")
+    assert screen.bar.input.value == "api == Produce" and len(screen.view) == 5
+    await pilot.press("down")
+    assert screen.bar.input.value == "err"
 
 
-def test_a_filter_that_decodes_waits_for_enter(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press("slash", *typed("topic == logs"))
-        await pilot.pause()
-        assert "decodes messages" in text(pilot) and screen.wanted != "topic == logs"
-        await pilot.press("enter")
-        await searched(pilot, screen.view)
-        assert [screen.view.number(i) for i in range(len(screen.view))] == [4]
-
-    drive(story, steps)
+@on_screen()
+async def test_a_filter_that_decodes_waits_for_enter(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("slash", *typed("topic == logs"))
+    assert "decodes messages" in text(pilot) and screen.wanted != "topic == logs"
+    await pilot.press("enter")
+    await searched(pilot, screen.view)
+    assert [screen.view.number(i) for i in range(len(screen.view))] == [4]
 
 
-def test_saved_filters(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press("slash", *typed("@"), "tab", "enter")
-        await pilot.pause()
-        assert screen.bar.input.value == "@bad" and len(screen.view) == 4
-
-    drive(story, steps, settings=parse_settings('[filters]\nbad = "err"'))
+@on_screen(settings=parse_settings('[filters]\nbad = "err"'))
+async def test_saved_filters(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("slash", *typed("@"), "tab", "enter")
+    assert screen.bar.input.value == "@bad" and len(screen.view) == 4
 
 
 @pytest.mark.parametrize(
     ("title", "number", "shown"), thin([("Client", 2, 4), ("API", 2, 5), ("Result", 2, 1), ("Ver", 0, 1)], 2)
 )
-def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
-    story: Capture, title: str, number: int, shown: int
+@on_screen()
+async def test_equals_and_exclamation_mark_take_the_value_under_the_cursor(
+    pilot: Pilot[None], title: str, number: int, shown: int
 ) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press(*["j"] * number)
-        while screen.list.column is None or screen.list.source.cell < 0 or screen.list.column.title != title:
-            await pilot.press("right")
-        await pilot.press("equals_sign")
-        await pilot.pause()
-        assert len(screen.view) == shown and screen.view.number(screen.list.cursor) == number
-        await pilot.press("escape", "exclamation_mark")
-        await pilot.pause()
-        assert len(screen.view) == 11 - shown and screen.view.position(number) is None
-
-    drive(story, steps)
+    screen = exchanges(pilot)
+    await pilot.press(*["j"] * number)
+    while screen.list.column is None or screen.list.source.cell < 0 or screen.list.column.title != title:
+        await pilot.press("right")
+    await pilot.press("equals_sign")
+    assert len(screen.view) == shown and screen.view.number(screen.list.cursor) == number
+    await pilot.press("escape", "exclamation_mark")
+    assert len(screen.view) == 11 - shown and screen.view.position(number) is None
 
 
-def test_a_field_of_a_message_becomes_a_filter(story: Capture, numbers: dict[str, int]) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        await pilot.press(*["j"] * numbers["not_leader"], "enter", "equals_sign")
-        await pilot.pause(0.1)
-        screen = exchanges(pilot)
-        assert screen.number == 1 and "error_code == 6" in screen.wanted
-        await searched(pilot, screen.view)
-        assert [screen.view.number(i) for i in range(len(screen.view))] == [numbers["not_leader"]]
-
-    drive(story, steps)
+@on_screen()
+async def test_a_field_of_a_message_becomes_a_filter(pilot: Pilot[None], numbers: dict[str, int]) -> None:
+    await pilot.press(*["j"] * numbers["not_leader"], "enter", "equals_sign")
+    await pilot.pause(0.1)
+    screen = exchanges(pilot)
+    assert screen.number == 1 and "error_code == 6" in screen.wanted
+    await searched(pilot, screen.view)
+    assert [screen.view.number(i) for i in range(len(screen.view))] == [numbers["not_leader"]]
 
 
 def test_every_cell_of_every_row_gives_a_filter_that_selects_the_row(story: Capture) -> None:
@@ -162,24 +139,21 @@ def test_the_history_is_kept_without_doubles(tmp_path: Path) -> None:
     assert [again.step(1, ""), again.step(1, ""), again.step(1, "")] == ["err", "typed", None]
 
 
-def test_sorting_and_columns(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        view: RowView = screen.view
-        while screen.list.source.cell < 0 or screen.list.column.title != "API":
-            await pilot.press("right")
-        await pilot.press("o")
-        keys = [view.row(i).api_key for i in range(len(view))]
-        assert keys == sorted(keys) and len(keys) == 11 and "^API" in text(pilot)
-        await pilot.press("o")
-        assert [view.row(i).api_key for i in range(len(view))] == keys[::-1]
-        await pilot.press("o")
-        assert [view.number(i) for i in range(len(view))] == list(range(11))
-        await pilot.press("c", "down", "space", "enter")
-        await pilot.pause()
-        assert " Time " not in text(pilot).split("\n")[2] and " Client" in text(pilot).split("\n")[2]
-
-    drive(story, steps)
+@on_screen()
+async def test_sorting_and_columns(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    view: RowView = screen.view
+    while screen.list.source.cell < 0 or screen.list.column.title != "API":
+        await pilot.press("right")
+    await pilot.press("o")
+    keys = [view.row(i).api_key for i in range(len(view))]
+    assert keys == sorted(keys) and len(keys) == 11 and "^API" in text(pilot)
+    await pilot.press("o")
+    assert [view.row(i).api_key for i in range(len(view))] == keys[::-1]
+    await pilot.press("o")
+    assert [view.number(i) for i in range(len(view))] == list(range(11))
+    await pilot.press("c", "down", "space", "enter")
+    assert " Time " not in text(pilot).split("\n")[2] and " Client" in text(pilot).split("\n")[2]
 
 
 @given(st.text(alphabet=st.characters(), max_size=20))
@@ -199,15 +173,13 @@ def test_a_filter_finds_what_the_screen_shows_of_it(story: Capture, numbers: dic
     assert [each.number for each in story.rows() if found(story.exchange(each))] == [row.number]
 
 
-def test_letters_typed_right_behind_enter_are_not_part_of_the_filter(story: Capture) -> None:
-    async def steps(pilot: Pilot[None]) -> None:
-        screen = exchanges(pilot)
-        await pilot.press("H", *typed("heartbeat"))
-        bar = screen.bar
-        bar.input.value = "?"  # no filter, and Enter was pressed before
-        bar.post_message(Input.Submitted(bar.input, "heartbeat"))
-        await pilot.pause()
-        await pilot.pause()
-        assert not bar.open and bar.history.entries[-1] == "heartbeat"
-
-    drive(story, steps)
+@on_screen()
+async def test_letters_typed_right_behind_enter_are_not_part_of_the_filter(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("H", *typed("heartbeat"))
+    bar = screen.bar
+    bar.input.value = "?"  # no filter, and Enter was pressed before
+    bar.post_message(Input.Submitted(bar.input, "heartbeat"))
+    await pilot.pause()
+    await pilot.pause()
+    assert not bar.open and bar.history.entries[-1] == "heartbeat"

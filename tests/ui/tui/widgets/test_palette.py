@@ -37,7 +37,7 @@ def test_contrast(theme: str) -> None:
             assert found >= 4.5, (role, ground, round(found, 2))
 
 
-def test_mono_has_no_colour_and_tells_the_cursor_and_errors() -> None:
+def test_mono_has_no_colour_and_marks_the_cursor_and_errors() -> None:
     palette = THEMES["mono"][0]
     assert all(getattr(palette, role).color is None and getattr(palette, role).bgcolor is None for role in ROLES)
     assert palette.cursor.reverse and palette.error.bold and palette.undecoded.underline

@@ -46,7 +46,6 @@ def test_no_screen_shows_a_control_character(
                 *((key,) for key in "345678"),
             ):
                 await pilot.press(*keys)
-                await pilot.pause()
                 seen.append(strips(app) + app.export_screenshot())
             text = "".join(seen)
             bad = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t"}
