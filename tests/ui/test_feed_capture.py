@@ -97,7 +97,7 @@ def test_no_more_is_kept_than_there_is_room_for(feed: Feed, monkeypatch: pytest.
     assert len(feed.capture.rows()) == 2 and "not kept 1" in feed.capture.status()
 
 
-def test_the_screen_says_what_a_feed_cannot_show(feed: Feed) -> None:
+def test_the_screen_reports_what_a_feed_cannot_show(feed: Feed) -> None:
     feed.send(*(exchange(n, 7, f"client-{n}", 27 * (n % 2)) for n in range(30)))
 
     async def look() -> None:

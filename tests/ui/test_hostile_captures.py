@@ -63,15 +63,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         batch = encode_batch(
             [Record(0, 1, loaded, loaded, ((text, text.encode()),)), Record(1, 1, text.encode(), text.encode())]
         )
-        said = [
+        dialogue = [
             (0, 9, {"acks": -1, "topic_data": [{"name": text, "partition_data": [{"index": 0, "records": batch}]}]}, {}),
             (11, 5, {"group_id": text, "protocol_type": "consumer", "protocols": [{"name": text, "metadata": loaded}]},
              {"error_code": 27, "protocol_name": text}),
             (19, 5, {"topics": [{"name": text}]}, {"topics": [{"name": text, "error_code": 36, "error_message": text}]}),
         ]  # fmt: skip
-        for key, version, asked, told in said:
-            packets.append((0, decoder.encode_request(key, version, asked, correlation_id=number, client_id=text)))
-            packets.append((1, decoder.encode_response(key, version, told, correlation_id=number)))
+        for key, version, request, response in dialogue:
+            packets.append((0, decoder.encode_request(key, version, request, correlation_id=number, client_id=text)))
+            packets.append((1, decoder.encode_response(key, version, response, correlation_id=number)))
     topics = [{"name": "t", "partition_data": [{"index": 0, "records": bomb()}]}]
     packets.append((0, decoder.encode_request(0, 9, {"acks": 0, "topic_data": topics}, correlation_id=-1)))
     for at, (direction, frame) in enumerate(packets):
@@ -84,28 +84,28 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 WATCH = """
 import json, os, sys
-told = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
+report = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 NEVER = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pickle.find_class", "socket.connect",
          "socket.bind", "ftplib.connect", "urllib.Request", "webbrowser.open")
 CHANGING = ("os.rename", "os.mkdir", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.truncate", "os.chmod")
 
-def tell(what, *words):
-    os.write(told, (json.dumps([what, *map(os.fsdecode, filter(lambda w: isinstance(w, (str, bytes)), words))]) + "\\n").encode())
+def note(what, *words):
+    os.write(report, (json.dumps([what, *map(os.fsdecode, filter(lambda w: isinstance(w, (str, bytes)), words))]) + "\\n").encode())
 
 def hook(event, args):
     if event == "open":
         path, mode, flags = args
         if isinstance(path, (str, bytes)) and (flags or 0) & WRITING:
-            tell("write", path)
+            note("write", path)
     elif event in CHANGING:
-        tell("write", *args)
+        note("write", *args)
     elif event in NEVER:
-        tell("never", event, repr(args)[:200])
+        note("never", event, repr(args)[:200])
     elif event == "compile":
         source = args[0]
         if isinstance(source, (str, bytes)) and "pwned" in (source if isinstance(source, str) else source.decode("latin-1")):
-            tell("never", event, str(source)[:200])
+            note("never", event, str(source)[:200])
 
 from barnabas.ui.cli.command_line import make_app
 from barnabas.captures import open_capture
@@ -121,7 +121,7 @@ for words in json.loads(sys.argv[2]):
     except SystemExit:
         pass
     except BaseException as error:
-        tell("failed", " ".join(words), type(error).__name__, str(error))
+        note("failed", " ".join(words), type(error).__name__, str(error))
 
 def serve(path):  # the recording as a broker, asked everything that was asked
     served = 0
@@ -136,12 +136,12 @@ def serve(path):  # the recording as a broker, asked everything that was asked
                 served += reply is not None and engine.encode(ask, reply) is not None
             except (NotRecorded, DecodeError):
                 pass
-    tell("served", str(served))
+    note("served", str(served))
 
 serve(sys.argv[3])
 # not ru_maxrss, which begins with that of the process that started this one
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-tell("memory", str(int(peak) >> 10))
+note("memory", str(int(peak) >> 10))
 """
 
 
@@ -177,15 +177,15 @@ def test_nothing_runs_and_nothing_is_written_elsewhere(hostile: Path, tmp_path: 
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     (tmp_path / "watch.py").write_text(WATCH)
     done = subprocess.run(
-        [sys.executable, "watch.py", "told", json.dumps(commands), str(hostile / "recording")],
+        [sys.executable, "watch.py", "report", json.dumps(commands), str(hostile / "recording")],
         cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
-    asked_for = "('127.0.0.1', 9)"  # where the replay was told to look for versions
-    assert [words for words in told if words[0] == "never" and asked_for not in words[2]] == []
-    assert [words for words in told if words[0] == "failed"] == []
-    written = {path for words in told if words[0] == "write" for path in words[1:]}
+    report = [json.loads(line) for line in (tmp_path / "report").read_text().splitlines()]
+    asked_for = "('127.0.0.1', 9)"  # where the replay was asked to look for versions
+    assert [words for words in report if words[0] == "never" and asked_for not in words[2]] == []
+    assert [words for words in report if words[0] == "failed"] == []
+    written = {path for words in report if words[0] == "write" for path in words[1:]}
     allowed = (f"{out}/", f"{tmp_path}/tmp/", "/dev/null", "/proc/self/fd/")
     assert len(written) > 20 and not [path for path in written if not os.path.realpath(path).startswith(allowed)], (
         written
@@ -193,8 +193,8 @@ def test_nothing_runs_and_nothing_is_written_elsewhere(hostile: Path, tmp_path: 
     assert not [path for path in (*tmp_path.rglob("*"), *hostile.rglob("*")) if path.name == "pwned"]
     assert not Path("/tmp/pwned").exists() and list((tmp_path / "tmp").iterdir()) == []
     assert all(set(path.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for path in out.rglob("*"))
-    assert [int(words[1]) > 30 for words in told if words[0] == "served"] == [True]
-    (memory,) = (int(words[1]) for words in told if words[0] == "memory")
+    assert [int(words[1]) > 30 for words in report if words[0] == "served"] == [True]
+    (memory,) = (int(words[1]) for words in report if words[0] == "memory")
     assert memory < 700, f"{memory} MiB for a capture of {BOMB_BYTES >> 20} MiB of nothing"
     assert not done.stdout.translate(None, b"\n").translate(None, bytes(range(32, 256))), (
         "control characters on the screen"
@@ -224,7 +224,7 @@ def test_a_capture_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_capture_names_no_file(tmp_path: Path) -> None:
-    """What tells the recording and the segment is read as digits; anything else makes it somebody else's capture."""
+    """The names of the recording and the segment are read as digits; anything else makes it somebody else's capture."""
     recorder = Recorder(tmp_path / "r")
     recorder.opened(1, 1000, ("127.0.0.1", 1), ("127.0.0.1", 9092))
     recorder.data(1, 0, 2000, with_size(decoder.encode_request(12, 0, {}, correlation_id=1)))

@@ -38,9 +38,9 @@ TOKEN = b"\0user\0" + secret("raw sasl token").encode()
 ANSWER = b"v=" + secret("raw sasl answer").encode()
 
 
-def answering(said: list[PlantedExchange]) -> Callable[[socket.socket], None]:
+def answering(dialogue: list[PlantedExchange]) -> Callable[[socket.socket], None]:
     """A broker's script: answers what `dialog` says, raw tokens, and nothing else."""
-    answers = {each.request: each.response for each in said}
+    answers = {each.request: each.response for each in dialogue}
 
     def script(sock: socket.socket) -> None:
         while frame := read_frame(sock)[4:]:
@@ -60,10 +60,10 @@ def handshake() -> bytes:
     return decoder.encode_request(17, 0, {"mechanism": "PLAIN"}, correlation_id=900, client_id="app")
 
 
-def talk(address: tuple[str, int], said: list[PlantedExchange]) -> None:
-    """Everything that is said, on three connections."""
+def talk(address: tuple[str, int], dialogue: list[PlantedExchange]) -> None:
+    """The whole dialogue, on three connections."""
     with socket.create_connection(address, PATIENCE) as sock:
-        for each in said:
+        for each in dialogue:
             sock.sendall(with_size(each.request))
             assert read_frame(sock)[4:] == each.response
     with socket.create_connection(address, PATIENCE) as sock:
@@ -74,12 +74,12 @@ def talk(address: tuple[str, int], said: list[PlantedExchange]) -> None:
         sock.sendall(HTTP)
 
 
-def unmasked(directory: Path, said: list[PlantedExchange]) -> Path:
+def unmasked(directory: Path, dialogue: list[PlantedExchange]) -> Path:
     """The same in a capture that was not masked."""
     recorder = Recorder(directory, redact=False)
     for number in (1, 2, 3):
         recorder.opened(number, 10, ("127.0.0.1", 50000 + number), ("127.0.0.1", 9092))
-    for at, each in enumerate(said):
+    for at, each in enumerate(dialogue):
         recorder.data(1, 0, 1000 + 10 * at, with_size(each.request))
         recorder.data(1, 1, 1005 + 10 * at, with_size(each.response))
     recorder.data(2, 0, 2000, with_size(handshake()))
@@ -100,14 +100,14 @@ class Through(NamedTuple):
 
 @pytest.fixture(scope="module")
 def through(tmp_path_factory: pytest.TempPathFactory) -> Through:
-    """A recording by the proxy of all that, and everything that the proxy told by other ways."""
+    """A recording by the proxy of all that, and everything that the proxy reported otherwise."""
     folder = tmp_path_factory.mktemp("planted")
-    said, broker = dialog(), Broker(answering(dialog()))
+    dialogue, broker = dialog(), Broker(answering(dialog()))
     own = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "BARNABAS_SASL_PASSWORD": ""}
     host, port = broker.address
     words = ["--broker", f"{host}:{port}", "--listen", "127.0.0.1:0", "--record", "r", "--lossless", "--control"]
     words += ["127.0.0.1:0", "--metrics", "127.0.0.1:0", "--metrics-by", "client", "--feed", "127.0.0.1:0"]
-    told: dict[str, bytes] = {}
+    reported: dict[str, bytes] = {}
     process = subprocess.Popen(
         [*BARNABAS, "proxy", *words], cwd=folder, env=own, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -119,7 +119,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> Through:
         while len(seen) < len(wanted):
             log.append(line(process, f"one of {sorted({*wanted} - {*seen})} behind {log}"))
             seen |= {name: match[1] for name, text in wanted.items() if (match := re.search(text, log[-1]))}
-        talk(("127.0.0.1", int(seen["listen"])), said)
+        talk(("127.0.0.1", int(seen["listen"])), dialogue)
         key = Path(seen["token"]).read_text().strip()
 
         def get(port: str, path: str) -> bytes:
@@ -128,17 +128,17 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> Through:
 
         # once the last one is there, so are the others
         until(lambda: b"SaslHandshake" in get(seen["control"], "/v1/exchanges?wait=0.2&filter=corr%20%3D%3D%20900"))
-        told["exchanges"] = get(seen["control"], "/v1/exchanges?since=0&bodies=1&limit=1000")
+        reported["exchanges"] = get(seen["control"], "/v1/exchanges?since=0&bodies=1&limit=1000")
         for path in ("/v1/findings", "/v1/connections", "/v1/status", "/v1/brokers"):
-            told[path] = get(seen["control"], path)
-        told["metrics"] = get(seen["metrics"], "/metrics")
-        told["control token"] = key.encode()
+            reported[path] = get(seen["control"], path)
+        reported["metrics"] = get(seen["metrics"], "/metrics")
+        reported["control token"] = key.encode()
     finally:
         process.send_signal(signal.SIGTERM)
         log += process.communicate(timeout=PATIENCE)[0].splitlines()
         broker.close()
-    told["log"] = "\n".join(log).encode()
-    return Through(folder / "r", told)
+    reported["log"] = "\n".join(log).encode()
+    return Through(folder / "r", reported)
 
 
 def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     assert unpacked(b"\x1f\x8b\x08 no stream") == []
 
 
-def test_nothing_of_a_proxy_tells_a_secret(through: Through) -> None:
-    recording, told = through.recording, dict(through.reported)
+def test_no_output_of_a_proxy_holds_a_secret(through: Through) -> None:
+    recording, reported = through.recording, dict(through.reported)
     files = {path.name: path.read_bytes() for path in recording.iterdir()}
-    assert len(files) == 3 and sum(map(len, files.values())) > 5000 and len(told["exchanges"]) > 5000
-    key = told.pop("control token")
-    for name, data in {**files, **told}.items():
+    assert len(files) == 3 and sum(map(len, files.values())) > 5000 and len(reported["exchanges"]) > 5000
+    key = reported.pop("control token")
+    for name, data in {**files, **reported}.items():
         assert not leaks(data), name
         assert key not in data, name
     with open_capture(recording) as capture:
@@ -172,7 +172,7 @@ def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return unmasked(tmp_path_factory.mktemp("clear") / "r", dialog())
 
 
-def test_no_screen_tells_a_secret(capture: Path) -> None:
+def test_no_screen_shows_a_secret(capture: Path) -> None:
     shown = []
     with open_capture(capture) as opened:
         for exchange in opened.exchanges():
@@ -204,7 +204,7 @@ COMMANDS: list[tuple[str, ...]] = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_command_tells_a_secret(capture: Path, words: tuple[str, ...]) -> None:
+def test_no_command_prints_a_secret(capture: Path, words: tuple[str, ...]) -> None:
     done = commands.here(*(capture if word == "CAPTURE" else word for word in words))
     assert (done.output or "-t" in words) and (done.exception is None or isinstance(done.exception, SystemExit)), (
         done.exception
@@ -212,16 +212,16 @@ def test_no_command_tells_a_secret(capture: Path, words: tuple[str, ...]) -> Non
     assert leaks(done.output.encode()) == set()
 
 
-def test_no_exported_exchange_tells_a_secret(capture: Path) -> None:
+def test_no_exported_exchange_holds_a_secret(capture: Path) -> None:
     with open_capture(capture) as opened:
         for exchange in opened.exchanges():
-            told = "\n".join(dump(exchange, values=True))
+            reported = "\n".join(dump(exchange, values=True))
             for make in (program, case):
                 try:
-                    told += make(exchange, True)
+                    reported += make(exchange, True)
                 except NoProgram as error:
-                    told += str(error)
-            assert len(told) > 100 and leaks(told.encode()) == set(), exchange
+                    reported += str(error)
+            assert len(reported) > 100 and leaks(reported.encode()) == set(), exchange
 
 
 def test_no_parquet_holds_a_secret(capture: Path, tmp_path: Path) -> None:

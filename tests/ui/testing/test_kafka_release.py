@@ -38,7 +38,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("programs", "version", "says"),
+    ("programs", "version", "message"),
     [
         ({}, "4.3.1", "no java in JAVA_HOME or on the PATH: install Java 17 or newer"),
         ({"java": ""}, "4.3.1", "there is no mvn on the PATH to fetch it: install Maven"),
@@ -49,10 +49,10 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ({"java": "", "mvn": f"echo '{CUT_OFF}'; exit 1"}, "4.3.1", "cannot fetch .*is its repository reachable.*Connection refused"),
     ],
 )
-def test_what_is_missing_is_said_with_the_next_step(path: Path, programs: dict[str, str], version: str, says: str) -> None:
+def test_a_missing_program_is_reported_with_the_next_step(path: Path, programs: dict[str, str], version: str, message: str) -> None:
     for name, script in programs.items():
         program(path, name, script)
-    with pytest.raises(KafkaFailed, match=says):
+    with pytest.raises(KafkaFailed, match=message):
         release(version)
     left = [found.name for found in cache_folder().rglob("*")] if cache_folder().exists() else []
     assert left in ([], [f"{version}.lock"])
@@ -82,9 +82,9 @@ def test_no_host_is_named(repository: Path) -> None:
     assert re.findall(r"https?://[^\"/]+", text) == ["http://maven.apache.org"]  # the name space of a POM
 
 
-def test_an_old_java_is_told_from_the_log() -> None:
-    said = "Exception in thread main java.lang.UnsupportedClassVersionError: kafka/Kafka has been compiled by a more recent version"
-    assert "install one (17 for Apache Kafka 4)" in why_ended(said)
+def test_an_old_java_is_recognised_in_the_log() -> None:
+    log = "Exception in thread main java.lang.UnsupportedClassVersionError: kafka/Kafka has been compiled by a more recent version"
+    assert "install one (17 for Apache Kafka 4)" in why_ended(log)
     assert why_ended("Address already in use") == ""
 
 

@@ -258,7 +258,7 @@ def test_a_fault_that_never_fires_fails_the_test(online: Session) -> None:
     assert "never hit: fault 'fault 1' (api ==" in online.failure("test_a_fault_never_fires")
 
 
-def test_what_is_wrong_is_said_where_it_is_written(online: Session, offline: Session) -> None:
+def test_wrong_arguments_are_reported_where_they_are_written(online: Session, offline: Session) -> None:
     assert "no API is called 'Prodce', did you mean Produce?" in online.failure("test_a_wrong_fault")
     assert "'=' alone means nothing" in online.failure("test_a_wrong_filter")
     assert "passthrough, record and not 'fial'" in offline.output

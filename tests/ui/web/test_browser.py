@@ -44,7 +44,7 @@ def test_a_person_sees_the_list_filters_it_and_opens_an_exchange(tmp_path: Path)
         faults: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda told: faults.append(told.text) if "Refused" in told.text else None)
+        page.on("console", lambda message: faults.append(message.text) if "Refused" in message.text else None)
         drawn = Drawn(page)
 
         page.goto(server.address)

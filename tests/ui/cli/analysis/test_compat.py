@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import json
 import stat
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from barnabas import decoder
-from barnabas.captures import Recorder
-from harness.wire import with_size
+from harness.recordings import RecordingBuilder
+
+from .html_page import Page
 
 EVIL = "<script>alert(1)</script>|`x`\x1b]52;c;AA\x07\u202e@you"
 
 
-def say(directory: Path, client_id: str, version: int) -> Path:
+def record(directory: Path, client_id: str, version: int) -> Path:
     """A recording of one client that fetches with a version, and asks for nothing."""
-    recorder = Recorder(directory)
-    recorder.opened(1, 1_000, client=("10.1.2.3", 50001), broker=("10.1.2.9", 9092))
-    request = decoder.encode_request(1, version, {}, correlation_id=1, client_id=client_id)
-    answer = decoder.encode_response(1, version, {}, correlation_id=1)
-    recorder.data(1, 0, 1_700_000_000_000_000_000, with_size(request))
-    recorder.data(1, 1, 1_700_000_000_100_000_000, with_size(answer))
-    recorder.close()
+    with RecordingBuilder(directory, client_id=client_id, start_ns=1_700_000_000_000_000_000) as recording:
+        recording.open(client=("10.1.2.3", 50001), broker=("10.1.2.9", 9092), at=0)
+        recording.exchange("Fetch", version, {}, {}, at=0)
     return directory
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    return say(tmp_path / "old", "old-app", 2)
+    return record(tmp_path / "old", "old-app", 2)
 
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    return say(tmp_path / "new", "new-app", 12)
+    return record(tmp_path / "new", "new-app", 12)
 
 
 def test_captures_merge_and_the_worst_comes_first(run, old, new):
@@ -75,33 +70,8 @@ def test_the_exit_status(run, old, against, fail_on, status):
     assert run("compat", old, "--against", against, *extra).returncode == status
 
 
-def test_what_does_not_exist(run, old, tmp_path):
-    release = run("compat", old, "--against", "0.10")
-    assert release.returncode == 2 and "did you mean 0.10.0 or 0.10.1" in release.stderr
-    folder = run("compat", old, "--against", "4.0", "--html", tmp_path / "none" / "x.html")
-    assert folder.returncode == 2 and "cannot be written" in folder.stderr
-
-
-class Page(HTMLParser):
-    """The tags, attributes and text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def test_pages_show_what_was_sent_and_nothing_else(run, tmp_path):
-    evil = say(tmp_path / "evil", EVIL, 2)
+    evil = record(tmp_path / "evil", EVIL, 2)
     page, ticket = tmp_path / "report.html", tmp_path / "report.md"
     done = run("compat", evil, "--against", "4.0", "--html", page, "--md", ticket)
     assert done.returncode == 0, done.stderr

@@ -18,13 +18,13 @@ from scapy.utils import wrpcap
 RECORDED = Path(__file__).parents[3] / "decoder" / "findings" / "captures" / "ages-old-broker.pcapng"
 
 
-def test_it_says_who_is_wrong() -> None:
+def test_each_difference_names_who_is_wrong() -> None:
     done = commands.run("crosscheck", RECORDED)
-    said = done.stdout
+    output = done.stdout
     assert done.returncode == 0, done.stderr
-    assert "Wireshark 4" in said and "fields were compared" in said
-    assert "11 agreed" in said
-    assert "Barnabas is wrong" not in said
+    assert "Wireshark 4" in output and "fields were compared" in output
+    assert "11 agreed" in output
+    assert "Barnabas is wrong" not in output
     rows = [json.loads(line) for line in commands.run("crosscheck", RECORDED, "--json").stdout.splitlines()]
     assert len(rows) == 14
     assert rows[0]["api"] == "ApiVersions" and rows[0]["direction"] == "request" and rows[0]["outcome"] == "agreed"
@@ -65,7 +65,7 @@ def test_the_current_folder_names_no_program(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_without_tshark_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tshark_the_message_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     done = commands.run("crosscheck", RECORDED)
     assert done.returncode == 2

@@ -75,7 +75,7 @@ def test_a_finding_with_its_evidence(run, wrong):
     assert re.search(r"findings? in 3 exchanges on 1 connection: 1 high", done.stdout)
 
 
-def test_its_evidence_can_be_opened_as_it_says(run, wrong):
+def test_the_command_printed_with_evidence_opens_it(run, wrong):
     line = next(line for line in run("findings", wrong).stdout.splitlines() if line.startswith("  open"))
     command = line.removeprefix("  open    ")
     assert command == f"barnabas decode {wrong} --filter 'conn == 1 and corr in {{1, 2, 3}}'"
@@ -137,23 +137,6 @@ def test_selection(run, wrong):
     assert ids("--min-severity", "high") == {MALFORMED}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nothing-here"], "nothing-here does not exist"),
-        ([], "which capture?"),
-        (["x", "--only", "malformed-api-version-fallback"], f"did you mean {MALFORMED}?"),
-        (["x", "--exclude", "zzz"], "there is no detector zzz; see: barnabas findings --list"),
-        (["x", "y", "--follow"], "--follow takes one capture"),
-        (["."], "no .pcapng or .pcap file is in it"),
-    ],
-)
-def test_what_is_the_users_to_mend(run, arguments, says):
-    done = run("findings", *arguments)
-    assert done.returncode == 2 and done.stdout == ""
-    assert says in done.stderr and done.stderr.startswith("barnabas: ") and done.stderr.count("\n") == 1
-
-
 def test_the_list_of_detectors(run):
     lines = run("findings", "--list").stdout.splitlines()
     assert len(lines) == len(detectors())
@@ -168,7 +151,7 @@ def test_nothing_found(run, recording):
     assert done.stdout == "nothing found in 3 exchanges on 1 connection by 1 detector\n"
 
 
-def test_a_torn_tail_and_losses_are_told(run, tmp_path):
+def test_a_torn_tail_and_losses_are_reported(run, tmp_path):
     recorder = record(tmp_path / "rec")
     recorder.lost(1, 0, 4321)
     refuse(recorder, 9)
@@ -294,13 +277,13 @@ def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
         client = socket.create_connection(("127.0.0.1", port), PATIENCE)
         client.sendall(with_size(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
         assert client.recv(100)
-        while MALFORMED not in (said := line(process, "the finding")):
+        while MALFORMED not in (output := line(process, "the finding")):
             pass
         if form == "json":
-            told = json.loads(said)
-            assert (told["event"], told["id"], told["count"]) == ("FindingSeen", MALFORMED, 1)
+            event = json.loads(output)
+            assert (event["event"], event["id"], event["count"]) == ("FindingSeen", MALFORMED, 1)
         else:
-            assert re.match(rf"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ high   {MALFORMED}: broker ", said)
+            assert re.match(rf"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ high   {MALFORMED}: broker ", output)
             assert line(process, "what to do").startswith("                do: use a broker")
         client.close()
     finally:

@@ -47,14 +47,6 @@ def test_a_foreign_pcap(run, recording, tmp_path):
     assert foreign == own
 
 
-def test_a_file_that_is_no_capture(run, tmp_path):
-    (tmp_path / "x.txt").write_text("no")
-    done = run("versions", tmp_path / "x.txt")
-    assert done.returncode == 2 and done.stderr.startswith("barnabas: ")
-    missing = run("versions", tmp_path / "none")
-    assert missing.returncode == 2 and "does not exist" in missing.stderr
-
-
 # --- brokers -----------------------------------------------------------------------------------------------
 
 Answer = Callable[[int, int, bytes], bytes | None]

@@ -43,7 +43,7 @@ def test_every_page_is_a_commands() -> None:
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_examples_and_links(name: str) -> None:
     page = page_of(name)
-    assert page.examples and all(said for _, said in page.examples)
+    assert page.examples and all(text for _, text in page.examples)
     assert any(f"barnabas {name}" in line or name.startswith("control ") for line, _ in page.examples)
     assert page.see
     assert {"0", "2"} <= {number for number, _ in page.statuses}
@@ -54,7 +54,7 @@ def test_links_lead_somewhere_and_lines_fit(name: str) -> None:
     page = page_of(name)
     for link in page.see:
         assert (ROOT / link).is_file() if "/" in link else link in ALL, link
-    assert all(len(line) <= 76 and len(said) <= 100 for line, said in page.examples)
+    assert all(len(line) <= 76 and len(text) <= 100 for line, text in page.examples)
     for variable, _ in page.environment:
         for each in variable.split(", "):
             used = any(
@@ -98,8 +98,8 @@ def test_statuses_are_those_that_commands_end_with() -> None:
             if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)
             and (getattr(call.func, "attr", "") == "Exit" or ast.unparse(call.func) == "sys.exit")
         }  # fmt: skip
-        said = set(pages()[name].status if name in pages() else ())
-        assert ends - STATUS.keys() == said - STATUS.keys(), name
+        text = set(pages()[name].status if name in pages() else ())
+        assert ends - STATUS.keys() == text - STATUS.keys(), name
 
 
 def test_help_ends_with_the_manual(run: Run) -> None:
@@ -137,7 +137,7 @@ def test_the_manual_as_a_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_files_beside_a_segment_are_those_that_are_written() -> None:
     beside = {path.suffix for path in index.paths(Path("a.pcapng"))}
-    told = [" ".join(file) for page in pages().values() for file in page.files if "beside" in file[1]]
-    assert len(told) > 3
-    for line in told:
+    lines = [" ".join(file) for page in pages().values() for file in page.files if "beside" in file[1]]
+    assert len(lines) > 3
+    for line in lines:
         assert set(re.findall(r"\.[a-z]+", line)) - {".pcapng"} == beside, line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from barnabas import decoder
 from harness.wire import with_size
 
@@ -45,27 +44,6 @@ def test_a_damaged_message_shows_what_was_read_and_where_it_ends(run):
         done.returncode == 2 and "Metadata v12: " in done.stderr and "topics[0]._tagged_fields (offset" in done.stderr
     )
     assert json.loads(done.stdout)["topics"][0]["name"] == "orders"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("decode",), "what is to be decoded"),
-        (("decode", "--hex", "00", "--request", "--response"), "one of --request and --response"),
-        (("decode", "--hex", "0g", "--request"), "'g' is no hexadecimal digit"),
-        (("decode", "--hex", "000", "--request"), "odd number"),
-        (("decode", "--hex", "00", "--response"), "give --api and --version"),
-        (("encode", "{}"), "which API"),
-        (("encode", "{}", "--api", "Metdata"), "did you mean Metadata"),
-        (("encode", "[]", "--api", "Metadata"), "one JSON object"),
-        (("encode", "{", "--api", "Metadata"), "no JSON"),
-        (("encode", '{"topic": 1}', "--api", "Metadata"), "did you mean 'topics'"),
-        (("encode", "{}", "--api", "Metadata", "--version", "99"), "version 99 is not known"),
-    ],
-)
-def test_mistakes_are_one_line(run, arguments, says):
-    done = run(*arguments)
-    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_preview_layout_is_read_when_its_release_is_named(run):

@@ -14,7 +14,7 @@ from barnabas.plugins.rules.rules import parse_rules
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_check_says_what_rules_are_about(run: Run, tmp_path: Path) -> None:
+def test_check_reports_the_apis_of_rules(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "rules:\n  - {name: a, match: api == Produce and topic == x, do: {error: NOT_LEADER_OR_FOLLOWER}}\n"
         "  - {match: api == Fetch and err, do: [{delay: 20ms}, {drop: response}]}\n"
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_shown_at_its_place(run: Run, tmp_path: Path) -> None:
     assert "no such file" in run("rules", "check", "other.yaml").stderr
 
 
-def test_try_tells_what_would_have_happened(run: Run, tmp_path: Path, recording: Path) -> None:
+def test_try_reports_what_would_have_happened(run: Run, tmp_path: Path, recording: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "rules:\n  - {name: beats, match: api == Heartbeat, do: {error: NOT_COORDINATOR}, when: {times: 1}}\n"
         "  - {name: failed, match: err != 0, do: {drop: response}}\n"

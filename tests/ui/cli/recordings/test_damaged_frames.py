@@ -52,7 +52,7 @@ def with_spoiled_frames(recording: Path, seed: int, share: float = 0.3) -> bytes
     """The same conversation as a capture in which some frames are not what they should be."""
     chance = random.Random(seed)
     with open_capture(recording) as capture:
-        said = [
+        frames = [
             (time_ns, exchange.connection, side, frame)
             for exchange in capture.exchanges()
             for side, (time_ns, frame) in enumerate(
@@ -61,7 +61,7 @@ def with_spoiled_frames(recording: Path, seed: int, share: float = 0.3) -> bytes
             if frame is not None and time_ns is not None
         ]
     packets, sequences = [], {}
-    for time_ns, connection, side, frame in sorted(said, key=lambda each: each[0]):
+    for time_ns, connection, side, frame in sorted(frames, key=lambda each: each[0]):
         ends = ("10.0.0.1", 40000 + connection), ("10.0.0.9", 9092)
         if connection not in sequences:
             sequences[connection] = [1001, 1001]

@@ -71,11 +71,11 @@ def test_programs_and_cases_run(run, tmp_path: Path, cluster: str) -> None:
             [sys.executable, f"ask{number}.py", cluster], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
+        printed = json.loads(done.stdout)
         if number == 2:
-            assert [topic["name"] for topic in told["topics"]] == ["orders"]
+            assert [topic["name"] for topic in printed["topics"]] == ["orders"]
         else:
-            (topic,) = told["responses"]
+            (topic,) = printed["responses"]
             assert topic["partition_responses"][0]["error_code"] == 3
     environment = {**os.environ, "BARNABAS_BROKER": cluster}
     case = (tmp_path / "test_ask4.py").read_text()
@@ -104,31 +104,6 @@ def test_tables_in_files(run, tmp_path: Path, recording: Path) -> None:
 
     assert parquet.read_table(tmp_path / "r.parquet").column("value").to_pylist() == ["the-secret-payload"] * 2
     assert "errors: one row per" in run("export", "--list").stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "which capture"),
-        (("nothing",), "nothing does not exist"),
-        (("recording", "--columns", "apis"), "has no column 'apis'; it has: capture_id"),
-        (("recording", "-t", "records", "--columns", "key"), "add --show-values"),
-        (("recording", "-t", "happenings", "--filter", "err"), "it takes no filter"),
-        (("recording", "-t", "errors", "--bodies"), "--bodies goes with the table exchanges"),
-        (("recording", "--as", "pytest"), "say which with --exchange NO"),
-        (("recording", "--exchange", "9"), "has 4 exchanges"),
-        (("recording", "--exchange", "1", "--as", "csv"), "shows tables"),
-        (("recording", "--exchange", "3", "--as", "pytest"), "nothing to assert on"),
-        (("recording", "--filter", "api == Prodce"), "did you mean Produce"),
-        (("recording", "-o", "nowhere/x.csv"), "nowhere/x.csv cannot be written"),
-    ],
-)
-def test_what_is_the_users_to_mend(
-    monkeypatch: pytest.MonkeyPatch, recording: Path, arguments: tuple[str, ...], says: str
-) -> None:
-    monkeypatch.chdir(recording.parent)
-    done = commands.here("export", *arguments)
-    assert isinstance(done.exception, Failure) and says in str(done.exception) and not done.stdout
 
 
 def test_a_missing_pyarrow_is_named_with_the_extra(

@@ -114,7 +114,7 @@ def test_damaged_compression(tmp_path: Path, barnabas: Run) -> None:
 
 def test_what_can_be_wrong(tmp_path: Path, capture: Path, barnabas: Run) -> None:
     out = tmp_path / "own"
-    for arguments, said in (
+    for arguments, message in (
         ([tmp_path / "nothing"], b"does not exist"),
         ([tmp_path], b"it is a directory"),
         ([__file__], b"not a capture"),
@@ -123,7 +123,7 @@ def test_what_can_be_wrong(tmp_path: Path, capture: Path, barnabas: Run) -> None
     ):
         done = barnabas("import", *arguments, "-o", out)
         assert done.returncode == 2, arguments
-        assert said in done.stderr, (arguments, done.stderr)
+        assert message in done.stderr, (arguments, done.stderr)
         assert not out.exists()
     assert barnabas("import", capture, "-o", out).returncode == 0
     segment = next(out.glob("*.pcapng"))
@@ -144,10 +144,10 @@ def test_interrupted(tmp_path: Path, capture: Path) -> None:
     process.stdin.flush()
     until(lambda: any(file.stat().st_size > 200_000 for file in out.glob("*.part")))
     process.send_signal(signal.SIGINT)
-    said = process.stderr.read()
+    message = process.stderr.read()
     process.stdin.close()
-    assert process.wait(PATIENCE) == 130, said
-    assert b"stopped before the end" in said
+    assert process.wait(PATIENCE) == 130, message
+    assert b"stopped before the end" in message
     with open_capture(out) as opened:
         assert len(opened.rows()) > 100
         assert opened.note is None
@@ -249,8 +249,8 @@ def test_tls_without_the_right_secrets(
     tmp_path: Path, tls_capture: tuple[Path, Path], barnabas: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, path = tls_capture
-    said = barnabas("decode", path).stderr
-    assert b"1 of them are TLS, which barnabas import --keylog decrypts" in said
+    message = barnabas("decode", path).stderr
+    assert b"1 of them are TLS, which barnabas import --keylog decrypts" in message
     other = tmp_path / "other.log"
     other.write_text("CLIENT_RANDOM " + "ab" * 32 + " " + "cd" * 48 + "\n")
     done = barnabas("import", path, "--keylog", other, "-o", tmp_path / "own")

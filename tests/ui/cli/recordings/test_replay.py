@@ -72,30 +72,6 @@ def test_a_dry_run_as_json(capture: Path) -> None:
     assert rows[3]["renamed"] == ["topic orders = o"] and rows[3]["skipped"] is None
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--to", NOWHERE], "no connection to 127.0.0.1:1"),
-        (["--to", "nonsense:port"], "--to 'nonsense:port' is no HOST:PORT"),
-        (["--to", NOWHERE, "--speed", "fast"], "--speed 'fast' is none of 1x"),
-        (["--to", NOWHERE, "--connections", "0"], "--connections '0'"),
-        (["--to", NOWHERE, "--topic-map", "orders"], "--topic-map 'orders' is no A=B"),
-        (["--to", NOWHERE, "--filter", "api =="], "filter"),
-        (["--to", NOWHERE, "--sasl-username", "u"], "need --sasl-mechanism"),
-    ],
-)
-def test_mistakes_are_one_line(capture: Path, options: list[str], said: str) -> None:
-    done = barnabas("replay", capture, *options)
-    assert done.returncode == 2 and done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert said in done.stderr or said == "filter"
-
-
-def test_no_capture(tmp_path: Path) -> None:
-    done = barnabas("replay", tmp_path / "none", "--to", NOWHERE, "--dry-run")
-    assert done.returncode == 2 and "does not exist" in done.stderr
-
-
 def test_speeds() -> None:
     assert pace_of("1x") == Pace(1.0) and pace_of("0.5x") == Pace(0.5)
     assert pace_of("max") == Pace(0.0) and pace_of("2000/s") == Pace(0.0, 2000.0)

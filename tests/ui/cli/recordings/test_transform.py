@@ -58,11 +58,11 @@ def test_redact_everything(run: Run, planted: Path, tmp_path: Path) -> None:
 def test_redact_into_one_file_and_json(barnabas: Invoke, planted: Path, tmp_path: Path) -> None:
     (tmp_path / "salt").write_text("mine\n")
     done = barnabas("redact", planted, "a.pcapng", "--salt-file", "salt", "--json")
-    told = json.loads(done.stdout)
+    summary = json.loads(done.stdout)
     assert done.stderr == ""
-    assert told["verified"]["left"] == 0
-    assert told["replaced"]["topics"] == 1  # Kafka's own topics keep their names
-    assert told["kinds"] == sorted(told["kinds"])
+    assert summary["verified"]["left"] == 0
+    assert summary["replaced"]["topics"] == 1  # Kafka's own topics keep their names
+    assert summary["kinds"] == sorted(summary["kinds"])
     assert [path.name for path in tmp_path.iterdir() if "making" in path.name] == []
     barnabas("redact", planted, "b.pcapng", "--salt", "mine")
     with open_capture(tmp_path / "a.pcapng") as a, open_capture(tmp_path / "b.pcapng") as b:
@@ -87,7 +87,7 @@ def test_redact_a_compressed_capture_of_others(barnabas: Invoke, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("redact", "nowhere", "out"), "does not exist"),
         (("redact", GROUPS, "out", "--salt", ""), "the salt is empty"),
@@ -105,12 +105,12 @@ def test_redact_a_compressed_capture_of_others(barnabas: Invoke, tmp_path: Path)
         (("merge", "out", GROUPS, "--shift", "groups-killed.pcapng=soon"), "it looks like"),
     ],
 )
-def test_what_goes_wrong_is_said_and_leaves_nothing(
-    barnabas: Invoke, arguments: tuple[object, ...], says: str, tmp_path: Path
+def test_an_error_is_reported_and_leaves_no_output(
+    barnabas: Invoke, arguments: tuple[object, ...], message: str, tmp_path: Path
 ) -> None:
     done = barnabas(*arguments)
     assert isinstance(done.exception, Failure)
-    assert says in str(done.exception)
+    assert message in str(done.exception)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -125,11 +125,11 @@ def test_nothing_is_overwritten_unasked(barnabas: Invoke, tmp_path: Path) -> Non
 
 def test_cut_and_merge(barnabas: Invoke, tmp_path: Path) -> None:
     assert "43 exchanges on 8 connections of 71" in barnabas("cut", GROUPS, "a", "--to", "+2s").stderr
-    told = json.loads(barnabas("cut", GROUPS, "b", "--from", "+2s", "--without-handshakes", "--json").stdout)
-    assert (told["selected"], told["of"], told["exchanges"]) == (28, 71, 28)
+    summary = json.loads(barnabas("cut", GROUPS, "b", "--from", "+2s", "--without-handshakes", "--json").stdout)
+    assert (summary["selected"], summary["of"], summary["exchanges"]) == (28, 71, 28)
     done = barnabas("merge", "out", "a", "b", "--shift", "b=+1.5s", "--json")
-    told = json.loads(done.stdout)
-    assert (told["exchanges"], told["connections"], told["sources"], told["renamed_clients"]) == (71, 10, 2, 2)
+    summary = json.loads(done.stdout)
+    assert (summary["exchanges"], summary["connections"], summary["sources"], summary["renamed_clients"]) == (71, 10, 2, 2)
     origin = json.loads((tmp_path / "out" / "origin.json").read_text())
     assert [(s["file"], s["shift_ns"], len(s["connections"])) for s in origin["sources"]] == [
         ("a", 0, 8),

@@ -29,14 +29,3 @@ def test_avro_by_a_file(run, tmp_path):
     )
     record = read["topic_data"][0]["partition_data"][0]["records"][0]["records"][0]
     assert record["value"] == {"kind": "avro", "value": {"item": "lamp", "n": 3}} and record["key"] == "k"
-
-
-def test_mistakes_are_one_line(run, tmp_path):
-    (tmp_path / "bad.avsc").write_text("{")
-    for arguments, says in (
-        (("--schema", "nothing.avsc"), "nothing.avsc"),
-        (("--schema", "bad.avsc"), "bad.avsc"),
-        (("--registry", "ftp://x"), "registry"),
-    ):
-        done = run("decode", "--hex", "00", "--request", *arguments)
-        assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr, done.stderr
