@@ -56,7 +56,7 @@ class AttachedProxy:
             threading.Thread(target=work, name=f"attached {work.__name__}", daemon=True).start()
 
     def stop(self) -> None:
-        """End the threads. The proxy goes on."""
+        """End the threads. The proxy keeps running."""
         self._ended.set()
 
     @property

@@ -34,8 +34,8 @@ class Cassette:
     """How many misses and differences were faults already."""
 
     def faults(self, ended: bool = True) -> list[str]:
-        """Why the test fails: a line for each reason that was not given before; [] when it did what was recorded, as far as it
-        has to. `ended`: it has done all that it does, so that what it has not used counts."""
+        """Why the test fails: a line for each reason that was not given before; [] when it did what was recorded.
+        `ended`: the test is over, so that unused answers count."""
         served, (misses, differences) = self.served, self._reported
         self._reported = len(served.misses), len(served.differences)
         lines = unmatched_lines(served.misses[misses:]) if self.unmatched is Outcome.FAIL else []
@@ -45,12 +45,12 @@ class Cassette:
         return lines
 
     def report(self) -> list[str]:
-        """What was asked and not recorded, and what was produced otherwise, for a test that failed."""
+        """Requests without a recorded answer and differing records, for the report of a failed test."""
         return unmatched_lines(self.served.misses) + differing_lines(self.served.differences)
 
 
 def unmatched_lines(misses: list[Miss]) -> list[str]:
-    """What a cassette was asked and has no answer to: a line for each, however often."""
+    """Requests without a recorded answer: a line for each kind."""
     counts = Counter((miss.what, miss.nearest, miss.nearest_number, miss.done) for miss in misses)
     return [
         f"not in the cassette: {what}{f', most like it {nearest} (number {number})' if nearest else ''}: {done} ({count}x)"

@@ -143,7 +143,7 @@ class BrokerDown:
 
 
 class Barnabas:
-    """The fixture. `bootstrap`: what clients are given; `proxy` and `control`: all that can be done besides."""
+    """The fixture. `bootstrap`: the address for clients; `proxy` and `control`: everything else."""
 
     def __init__(
         self,
@@ -155,9 +155,9 @@ class Barnabas:
         more_upstreams: Sequence[Address] = (),
         cassette: Cassette | None = None,
     ) -> None:
-        """`known`: what is wrong with the cluster itself, as `cluster.OWN_FINDINGS`; no finding of a test. `more_upstreams`: further
-        brokers of the same cluster, so that clients find it while the first one is down. `cassette`: the recording in the place
-        of the cluster, which ends with the proxy."""
+        """`known`: findings about the cluster itself, as `cluster.OWN_FINDINGS`, which tests do not get. `more_upstreams`: further
+        brokers of the same cluster, so that clients find it while the first one is down. `cassette`: a recording instead of
+        the cluster, which ends with the proxy."""
         self._known = known or {}
         self._cassette = cassette
         control = ControlConfig(path=directory / "control.sock", directory=directory)

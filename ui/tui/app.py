@@ -171,7 +171,7 @@ class BarnabasApp(App[None]):
         return view if view is not None and view.is_mounted and self.screen_stack else None
 
     def _refresh(self) -> None:
-        """Pick up what a live recording has added."""
+        """Show the rows that a live recording has added."""
         current = self.current
         if current is None:
             return
@@ -193,7 +193,7 @@ class BarnabasApp(App[None]):
             self._working.resume()
 
     def _work(self) -> None:
-        """A slice of what takes long: the search, the statistics, the analysis."""
+        """Do a slice of long work: the search, the statistics, the analysis."""
         current, session = self.current, self.session
         if current is None:
             return
@@ -351,7 +351,7 @@ def _resume_collection() -> None:
 
 
 def _preload(large: bool) -> None:
-    """Import what the first filter needs, so that it need not wait for it."""
+    """Import the modules of the first filter, so that it starts at once."""
     selection = import_module("...captures.reading.selection", __package__)
     import_module("...decoder.filter", __package__)
     if large and selection.has_numpy():
@@ -381,7 +381,7 @@ def run(capture: Capture, *, title: str, live: bool = False, seconds: float | No
 
 
 def run_opening(open: Callable[[], Opened], *, title: str, **options: Any) -> None:
-    """Show what `open` gives, on a terminal, and close it; what `open` raises is raised here."""
+    """Show the capture that `open` returns, on a terminal, and close it. Raises what `open` raises."""
     app = BarnabasApp(title=title, open=open, **options)
     try:
         app.run()

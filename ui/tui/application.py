@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Application(Protocol):
-    """`BarnabasApp` beside what every Textual application has. `locked`: traffic must not be changed from here."""
+    """`BarnabasApp` as screens use it. `locked`: traffic must not be changed from here."""
 
     session: Session
     settings: Settings
@@ -74,7 +74,7 @@ class AppScreen(Screen[ScreenResultType]):
         """A live recording has more rows."""
 
     def schemas_loaded(self) -> None:
-        """Schemas that record values waited for are there."""
+        """Schemas that record values were waiting for have arrived."""
 
     def call_proxy(
         self, call: Callable[[Control], T], done: Callable[[T], object], refused: Callable[[ControlError], object]

@@ -18,7 +18,7 @@ TOKEN = "token"
 
 
 class Access:
-    """Checks requests to a server at `host`, `port`; `token`: what the printed address holds."""
+    """Checks requests to a server at `host`, `port`; `token`: the one in the printed address."""
 
     def __init__(self, host: str, port: int) -> None:
         self.token = secrets.token_urlsafe(24)

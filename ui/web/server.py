@@ -187,7 +187,7 @@ async def _security_headers(request: web.Request, response: web.StreamResponse) 
 
 
 def available() -> bool:
-    """Whether what the pages need is installed."""
+    """Whether the libraries of the pages are installed."""
     return find_spec("textual_serve") is not None
 
 

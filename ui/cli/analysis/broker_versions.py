@@ -32,7 +32,7 @@ class _Closed(Exception):
 
 @dataclass(slots=True)
 class ClusterVersions:
-    """The answers of a cluster: its brokers as far as they answered, and what went wrong with the others."""
+    """The answers of a cluster: the brokers that answered, and the problems with the others."""
 
     brokers: list[ObservedBroker] = field(default_factory=list)
     node_ids: dict[str, int] = field(default_factory=dict)

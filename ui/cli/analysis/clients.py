@@ -14,7 +14,7 @@ from ..common.opening import open_or_fail
 
 
 def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
-    """The clients of all these captures together, and what is not right with the files. Raises Failure."""
+    """The clients of all these captures together, and notes on damaged files. Raises Failure."""
     seen = ClientTracker()
     notes: list[str] = []
     for path in paths:

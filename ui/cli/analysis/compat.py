@@ -214,7 +214,7 @@ def _md(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """What a client sent, as a code span: trackers make no links and mentions of it."""
+    """Text of a client as a code span, in which issue trackers make no links and mentions."""
     return "`" + visible(text).replace("`", "'").replace("|", "\\|") + "`"
 
 

@@ -93,8 +93,7 @@ def _day(exchange: Exchange) -> str:
 
 
 def evidence(exchange: Exchange, dated: bool = False) -> str:
-    """One exchange in one line: time (`dated`: with its date), connection, API, correlation id, client, error or what became
-    of it."""
+    """One exchange in one line: time (`dated`: with its date), connection, API, correlation id, client, error or state."""
     time_ns = _began(exchange)
     words = [
         "?" if time_ns is None else times.moment(time_ns, 3) if dated else times.clock(time_ns) + times.mark(),

@@ -110,7 +110,7 @@ def _list(as_json: bool) -> None:
 
 class FindingsDocument(TypedDict):
     """What ``--json`` prints of one capture. `findings`: as `Finding.to_dict`; `counts`: of findings by severity, connections,
-    exchanges and lost bytes; `notes`: what is not right with the capture."""
+    exchanges and lost bytes; `notes`: damage and losses."""
 
     capture: str
     findings: list[dict[str, Any]]
@@ -150,7 +150,7 @@ class _Inspection:
         yield from self.events.end()
 
     def notes(self) -> list[str]:
-        """What is not right with the capture: findings may be missing, or there because of it."""
+        """Damage and losses, which can hide findings or cause them."""
         notes = [self.events.note] if self.events.note else []
         if self.counts["lost_bytes"]:
             notes.append(f"{self.counts['lost_bytes']} bytes of connections are missing: findings may be, too")

@@ -9,7 +9,7 @@ _DAY = "d"
 
 
 def size(text: str, option: str) -> int:
-    """Bytes; Failure for what is no size."""
+    """Parse a size, in bytes. Raises Failure."""
     found = literals.number(text.strip())
     if found is None or found.unit != "size" or not 0 < found.value < 1 << 62:
         raise Failure(f"{option} {text!r} is no size: give one with its unit, such as 512MB or 10GB")
@@ -17,7 +17,7 @@ def size(text: str, option: str) -> int:
 
 
 def seconds(text: str, option: str) -> float:
-    """Seconds; Failure for what is no duration."""
+    """Parse a duration, in seconds. Raises Failure."""
     found = _duration(text)
     if found is None:
         raise Failure(f"{option} {text!r} is no duration: give one with its unit, such as 30s, 5m, 24h or 7d")
@@ -25,7 +25,7 @@ def seconds(text: str, option: str) -> float:
 
 
 def window(text: str, option: str) -> tuple[float | None, int | None]:
-    """(seconds, bytes) of `5m`, `512MB` or `5m,512MB`; None for what is not given. Failure for anything else."""
+    """(seconds, bytes) of `5m`, `512MB` or `5m,512MB`; None for the one that is missing. Raises Failure."""
     length: float | None = None
     room: int | None = None
     for part in text.split(","):

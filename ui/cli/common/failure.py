@@ -10,7 +10,7 @@ from ....errors import BarnabasError
 
 
 class Failure(BarnabasError):
-    """Something the user can mend: one line that says what, where and what to do next. Exit status 2."""
+    """An error that the user can fix: one line that says what, where and what to do next. Exit status 2."""
 
 
 def cannot_write(path: Path, error: OSError) -> Failure:

@@ -15,7 +15,7 @@ from .progress import Progress
 
 @contextmanager
 def cannot_read(path: Path) -> Iterator[None]:
-    """Turn what can go wrong with a capture into Failure with the next step."""
+    """Turn an OSError of a capture into Failure with the next step."""
     try:
         yield
     except FileNotFoundError:

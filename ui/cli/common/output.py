@@ -28,7 +28,7 @@ def print_json(value: object, indent: int | None = None) -> None:
 
 
 def warn(notes: Iterable[str | None]) -> None:
-    """Print what is not right with what was read; None and "" are nothing."""
+    """Print notes on standard error; None and "" are skipped."""
     for note in filter(None, notes):
         print(f"barnabas: {visible(note)}", file=sys.stderr, flush=True)
 
@@ -39,7 +39,7 @@ def counted(number: int, what: str) -> str:
 
 
 def table_console() -> Console:
-    """Where tables go: as wide as the terminal, or wide enough for a line each where there is none."""
+    """The console for tables: as wide as the terminal; without one, wide enough that no row is broken."""
     from rich.console import Console
 
     console = Console(highlight=False, emoji=False, markup=False)

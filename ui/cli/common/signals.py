@@ -27,7 +27,7 @@ def stopping_on_signals() -> Iterator[None]:
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to stop this from; one that was closed is gone."""
+    """Whether there is an open terminal to stop this from."""
     try:
         # While it is being closed, writing to it fails already and /dev/tty still opens.
         if any(_is_terminal(stream.fileno()) and hung_up(stream.fileno()) for stream in (sys.stdout, sys.stderr)):
@@ -46,7 +46,7 @@ def hung_up(fd: int) -> bool:
 
 
 def discard_output() -> None:
-    """What is written to a terminal that is gone fails, so it goes nowhere. Files and pipes stay."""
+    """Discard output to a terminal that has closed, as writing would fail. Files and pipes are kept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if _is_terminal(stream.fileno()):
@@ -55,5 +55,5 @@ def discard_output() -> None:
 
 
 def _is_terminal(fd: int) -> bool:
-    """Also of one that is gone, which `isatty` takes for none."""
+    """Whether it is a terminal, also a closed one, for which `isatty` is false."""
     return stat.S_ISCHR(os.fstat(fd).st_mode)

@@ -122,7 +122,7 @@ def report(
 
 @contextmanager
 def _tables(directory: Place) -> Iterator[Place]:
-    """The folder of tables: as it is, or made of captures for the moment."""
+    """The folder of tables: the given one, or a temporary one made of captures."""
     from ....captures.spark import pipeline
     from ....captures.tables.folder import Folder
 

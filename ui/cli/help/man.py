@@ -39,7 +39,7 @@ def man(
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every command by its name, groups before what is in them."""
+    """Every command by its name, groups before their commands."""
     for name, command in getattr(group, "commands", {}).items():
         yield f"{path} {name}".strip(), command
         yield from _commands(command, f"{path} {name}".strip())

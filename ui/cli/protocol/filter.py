@@ -22,7 +22,7 @@ app = typer.Typer(
 
 
 def compiled(text: str) -> Filter:
-    """The filter of a text; Failure shows what is wrong where."""
+    """Compile a filter. Raises Failure, which points at the error."""
     try:
         return compile(text, zone=zone())
     except FilterError as error:
@@ -80,7 +80,7 @@ def check(
 
 
 def _reads(wanted: Filter) -> str:
-    """What deciding a filter takes, in words."""
+    """Describe what has to be read to decide a filter."""
     if wanted.index_only:
         return "decided by the index, nothing is decoded"
     sides = [f"{need}s" for need in (Need.REQUEST, Need.RESPONSE) if need in wanted.needs]

@@ -53,7 +53,7 @@ class MessageSpec(NamedTuple):
 
 
 def decode_hex(text: str, wanted: MessageSpec) -> Message:
-    """The message in hexadecimal `text`; Failure says what is missing, DecodeError what is wrong with it.
+    """The message in hexadecimal `text`; raises Failure for missing options, DecodeError for a damaged message.
 
     The 4 size bytes may stand in front: they are left out if they fit.
     """

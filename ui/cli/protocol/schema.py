@@ -231,7 +231,7 @@ def _own() -> dict[str, Definition]:
 
 
 def _with_definitions(paths: list[Path]) -> Iterator[Path]:
-    """The jars as given; of a folder those of Kafka's that hold definitions, since most of a broker's do not."""
+    """The given jars; for a folder, those of its Kafka jars that hold definitions."""
     for path in paths:
         if not path.is_dir():
             yield path

@@ -91,8 +91,8 @@ def _plain(annotation: Any) -> type:
 def clusters(
     path: Path, options: ProxyOptions, on_command_line: Set[str], build: Callable[[str, ProxyOptions], RunningCluster]
 ) -> list[RunningCluster]:
-    """The clusters of a config file, as `build` makes them. `options`: from the command line; those whose names are in
-    `on_command_line` were given there and win. Raises BarnabasError with file and line of what is wrong."""
+    """The clusters of a config file, made by `build`. `options`: those of the command line; options named in
+    `on_command_line` win over the file. Raises BarnabasError with file and line of what is wrong."""
     try:
         found = config_file.read(path, key_kinds())
     except OSError as error:

@@ -27,8 +27,8 @@ Answer = TypeVar("Answer")
 WHICH = ("--url", "--token-file")
 
 
-class _Anywhere(TyperGroup):
-    """Which proxy is meant may be answer behind the command as well as in front of it."""
+class _OptionsAnywhere(TyperGroup):
+    """Accepts --url and --token-file behind the subcommand as well as before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -49,7 +49,7 @@ class _Anywhere(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Anywhere,
+    cls=_OptionsAnywhere,
     help="Look at a running proxy and steer it, over its control API (docs/control.md).",
     invoke_without_command=True,
 )
@@ -58,7 +58,7 @@ URL_VARIABLE, TOKEN_VARIABLE = "BARNABAS_CONTROL_URL", "BARNABAS_CONTROL_TOKEN"
 
 @dataclass(slots=True)
 class _Target:
-    """Which proxy is meant."""
+    """The proxy that the options choose."""
 
     url: str = ""
     token_file: Path | None = None
@@ -86,7 +86,7 @@ def _which(
 
 
 def access() -> ControlAccess:
-    """The proxy that is meant; Failure if there is none."""
+    """Access to the proxy that the options choose. Raises Failure if none runs."""
     url, file = _target.url, _target.token_file
     token = os.environ.get(TOKEN_VARIABLE, "")
     if file is not None:
@@ -95,7 +95,7 @@ def access() -> ControlAccess:
 
 
 def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:
-    """The proxy at `url`, "" for the newest that runs; a token that is not given is looked for. Failure if there is none."""
+    """Access to the proxy at `url` ("": the newest running one); a missing token is looked up. Raises Failure."""
     token = token or os.environ.get(TOKEN_VARIABLE, "")
     known = running()
     if not url:
@@ -125,7 +125,7 @@ def _ask(call: Callable[[Control], Answer]) -> Answer:
 
 
 def _failure(error: ControlError) -> Failure:
-    """What went wrong, in words for who types commands, not requests."""
+    """The error as a user of commands understands it."""
     if error.status == 401:
         return Failure(
             "the token is missing or wrong: the proxy told at its start which file it is in; "

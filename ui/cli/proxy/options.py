@@ -70,7 +70,7 @@ class BrokerTlsOptions:
 
 
 def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = None) -> TlsConfig | None:
-    """TLS on both sides; None if neither is asked for."""
+    """TLS on both sides; None without any option."""
     from ....proxy.negotiation.security import TlsConfig
 
     clients = clients or ClientTlsOptions()
@@ -129,7 +129,7 @@ class MeterOptions:
     statsd_tags: Annotated[bool, option("With tags, as DogStatsD has them.")] = False
 
     def config(self) -> MeterConfig | None:
-        """None when nothing of it is asked for."""
+        """None without any option."""
         from ....proxy.metrics.settings import BY, MeterConfig
 
         for what in self.metrics_by or ():
@@ -184,7 +184,7 @@ class ControlOptions:
     control_values: Annotated[bool, option("Let it tell keys and values of records, too.")] = False
 
     def config(self) -> ControlConfig | None:
-        """None where there is to be none."""
+        """None if it is off."""
         from ....proxy.control import ControlConfig
 
         where = self.control or ("127.0.0.1:0" if sys.stdout.isatty() else "off")
@@ -462,7 +462,7 @@ class VersionOptions:
     ] = False
 
     def config(self) -> VersionsConfig | None:
-        """None if nothing of it is asked for."""
+        """None without any option."""
         from ....plugins.versions.profile import Profile, caps
         from ....proxy.negotiation.version_negotiation import VersionsConfig
 
@@ -477,7 +477,7 @@ class VersionOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """Everything that says what the proxy of a cluster is like: the options that are keys of the config file, too."""
+    """The options of one cluster's proxy, which are also the keys of the config file."""
 
     broker: Annotated[
         list[str] | None,

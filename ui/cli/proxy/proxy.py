@@ -73,8 +73,8 @@ def proxy(
 
 
 def proxy_config(options: ProxyOptions, print_findings: bool) -> ProxyConfig:
-    """The settings of one cluster's proxy; Failure for what is wrong in its options. `print_findings`: where
-    neither --findings nor --no-findings is given."""
+    """The settings of one cluster's proxy; raises Failure for wrong options. `print_findings`: the default
+    of --findings."""
     brokers = parse_all(options.broker or (), "--broker", port=9092)
     sni_suffix = options.tls_with_clients.sni_suffix
     transparent = options.transparent.config(bool(brokers), sni_suffix)

@@ -34,7 +34,7 @@ app = typer.Typer(
 
 
 def read(path: Path) -> list[Rule]:
-    """The rules of a file; Failure shows what is wrong where."""
+    """The rules of a file. Raises Failure, which points at the error."""
     try:
         return load_rules(path)
     except RuleError as error:

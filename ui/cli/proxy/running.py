@@ -32,7 +32,7 @@ FAILED = 1
 
 
 class _Signal(Enum):
-    """What comes between the events of proxies."""
+    """Signals in the queue of events."""
 
     RELOAD = auto()
     """SIGHUP."""
@@ -66,7 +66,7 @@ class RunningCluster:
 
 
 def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: bool) -> None:
-    """Start them all, print what happens, and stop them on Ctrl-C or SIGTERM."""
+    """Start all clusters, print their events, and stop them on Ctrl-C or SIGTERM."""
     print_addresses = not (as_json or quiet or screen)
     for cluster in clusters:
         if cluster.config.record is not None:
@@ -158,7 +158,7 @@ def _start(cluster: RunningCluster, print_addresses: bool) -> None:
 
 
 def rules_of_file(path: Path | None) -> list[Rule]:
-    """The rules of a file; Failure with file, line and column of what is wrong in it."""
+    """The rules of a file. Raises RuleError with file, line and column."""
     if path is None:
         return []
     return load_rules(path)
@@ -219,7 +219,7 @@ class _EventQueue:
         self.queue.put(_Signal.ENDED)
 
     def rest(self, clusters: Sequence[RunningCluster]) -> Iterator[tuple[RunningCluster, events.Event]]:
-        """What nobody has taken yet, when all have been stopped."""
+        """The remaining events, after all clusters have stopped."""
         if not self._threads:
             self.listen(clusters)
         for thread in self._threads:
@@ -273,7 +273,7 @@ def _now() -> str:
 
 
 def _reload(cluster: RunningCluster) -> None:
-    """Read the rules and the plugins again; what cannot be read leaves the old ones standing."""
+    """Reload the rules and the plugins; the old ones stay where that fails."""
     if cluster.config.plugins is not None:
         cluster.proxy.reload_plugins()
     if cluster.rules is None:

@@ -92,7 +92,7 @@ def _read(importer: Importer, sources: list[Source]) -> None:
 
 @contextmanager
 def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
-    """The files, oldest first, decrypted where that is asked for; Failure for one that is no capture."""
+    """The files, oldest first, decrypted with a key log. Raises Failure for a file that is no capture."""
     from ....captures.foreign.decrypt import decrypted
     from ....captures.pcap.sources import Source
     from ....captures.reading.reindex import first_time, read_identity

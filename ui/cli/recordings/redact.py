@@ -140,7 +140,7 @@ def _redact(
 
 
 def _verified(place: Path, redaction: Redaction) -> Verdict:
-    """Search what was written."""
+    """Search the written files for originals."""
     from ....captures.transform.verify import Verifier
 
     pseudonyms = redaction.pseudonyms
@@ -164,7 +164,7 @@ def _verified(place: Path, redaction: Redaction) -> Verdict:
 
 
 def _refuse(verdict: Verdict) -> None:
-    """Names are shown here and nowhere else: whoever redacts knows them."""
+    """Raise Failure with the remaining names. They are shown nowhere else; who redacts knows them."""
     shown = [
         f"  {visible(original)!r} {sum(places.values())} times ({', '.join(sorted(places))})"
         for original, places in list(verdict.left.items())[:_LEFT_SHOWN]

@@ -80,7 +80,7 @@ class SelectionOptions:
     create_topics: Annotated[bool, option("Make topics that the target lacks.")] = False
 
     def policy(self) -> Policy:
-        """What is sent besides the ordinary."""
+        """The extra requests to send."""
         return Policy(self.include_admin, self.include_internal, self.include_sasl, self.include_refused)
 
 
@@ -96,7 +96,7 @@ class NameOptions:
     client_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
 
     def names(self) -> Names:
-        """Failure for what is no pair."""
+        """Parse the pairs. Raises Failure."""
         return Names(
             _pairs(self.topic_map, "--topic-map"),
             _pairs(self.group_map, "--group-map"),

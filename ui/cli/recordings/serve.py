@@ -128,7 +128,7 @@ def serve(
 
 def _stop_event() -> threading.Event:
     """Set by Ctrl-C and SIGTERM from now on: an exception could come when an event is taken and not yet printed. A second
-    Ctrl-C interrupts as ever."""
+    Ctrl-C interrupts at once."""
     stop_requested = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -29,7 +29,7 @@ Redact = Annotated[bool, typer.Option("--redact/--no-redact", help="Mask passwor
 
 @contextmanager
 def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[Path]:
-    """The directory to write into; what can go wrong becomes Failure, and nothing is left of it."""
+    """The directory to write into, removed when writing fails. Raises Failure."""
     for path in inputs:
         if target.exists() and path.exists() and target.resolve() == path.resolve():
             raise Failure(f"{visible(str(target))} is the capture itself; give another place for the result")
@@ -41,7 +41,7 @@ def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[
 
 
 def write_origin(place: Path, target: Path, origin: dict[str, Any]) -> None:
-    """Write beside the segments where they come from; a single file has no place for it."""
+    """Write the origin beside the segments; a single file has no place for it."""
     if target.suffix != ".pcapng":
         (place / ORIGIN).write_text(json.dumps(origin, ensure_ascii=False, indent=1) + "\n", "utf-8")
         (place / ORIGIN).chmod(0o600)

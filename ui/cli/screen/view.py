@@ -163,7 +163,7 @@ def _print_keys(changed: dict[str, str]) -> None:
 
 
 def _prepare_proxy(url: str, record: Path | None) -> tuple[str, str]:
-    """The address of the proxy's control API, and what it is; it records then."""
+    """The address of the proxy's control API and its title, once it records."""
     found, proxy, _ = _find_proxy(url, record)
     return found.url, proxy.title
 

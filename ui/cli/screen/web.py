@@ -19,7 +19,7 @@ NOT_HANDED_ON = frozenset({"web", "host", "port", "pages", "served", "plain", "r
 
 
 def need_web() -> None:
-    """Failure, with what to install, where the extra is missing."""
+    """Raise Failure, which names the extra to install, if it is missing."""
     if not available():
         raise Failure("--web needs textual-serve: pip install 'barnabas[web]'")
 
@@ -54,7 +54,7 @@ def serve_pages(context: typer.Context, title: str, host: str, port: int, most: 
 
 
 def again(context: typer.Context) -> list[str]:
-    """The options and arguments of this call, for another process. What is secret in them is on this command line already."""
+    """The options and arguments of this call, for another process. Secrets among them are on this command line already."""
     words: list[str] = []
     behind: list[str] = []
     for parameter in context.command.params:

@@ -1,4 +1,4 @@
-"""Edit a text in the user's editor, which gets the terminal, or in a box of the screen where there is none.
+"""Edit a text in the user's editor, which gets the terminal, or without a terminal in a box of the screen.
 
 The file is readable by its owner only, and is removed. A text that is refused is edited again, with the reason on top.
 """

@@ -70,7 +70,7 @@ class InterceptBox(Dialog[InterceptRequest | None]):
         self._check()
 
     def _read(self) -> InterceptRequest | str:
-        """What the inputs ask for, or what is wrong with them."""
+        """The request that the inputs describe, or what is wrong with them."""
         text = self.query_one("#filter", Input).value.strip()
         side = self.query_one("#side", Input).value.strip().lower()
         if not text:

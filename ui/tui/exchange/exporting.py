@@ -24,7 +24,7 @@ from ..dialogs.dialogs import Ask, Confirm, Pick
 
 
 class ExportFormat(NamedTuple):
-    """One way to export. `name`: of the file that is proposed; `make(path)` writes the file and returns what was written;
+    """One way to export. `name`: the proposed file name; `make(path)` writes the file and returns a summary;
     `long`: it reads the whole capture, so it is done in a thread."""
 
     words: str

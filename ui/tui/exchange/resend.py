@@ -77,7 +77,7 @@ def listener(brokers: list[dict[str, Any]], row: Row) -> Address:
     return ("127.0.0.1" if host in ("0.0.0.0", "::", "") else str(host)), int(port)
 
 
-def answered(message: Message) -> bool:
+def expects_response(message: Message) -> bool:
     """Whether brokers answer the request."""
     return not (message.api == "Produce" and message["acks"] == 0)
 
@@ -97,7 +97,7 @@ def send(address: Address, message: Message) -> Sent:
         began = time.monotonic_ns()
         try:
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
-            if not answered(message):
+            if not expects_response(message):
                 connection.shutdown(socket.SHUT_WR)
                 connection.recv(1)  # until the broker has read the request and closes the connection
                 return Sent(client, time.monotonic_ns() - began, False)

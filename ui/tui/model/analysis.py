@@ -1,4 +1,4 @@
-"""What the findings' Inspector makes of a capture, read in slices: connections, groups, and what is wrong."""
+"""The analysis of a capture by the findings' Inspector, read in slices: connections, groups and findings."""
 
 from __future__ import annotations
 

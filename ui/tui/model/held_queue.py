@@ -1,4 +1,4 @@
-"""Frames that wait in the proxy for a decision, and what was changed in them at the screen so far. The proxy is asked in a thread.
+"""Frames that wait in the proxy for a decision, and their edits so far. The proxy is asked in a thread.
 
 While nothing is intercepted the proxy is asked rarely; while something is, often enough for the queue to look live.
 """
@@ -52,7 +52,7 @@ class Intercept(NamedTuple):
 @dataclass(slots=True)
 class QueuedFrame:
     """One frame that waits. `side`: "request" or "response"; `size` in bytes; `body`: as JSON, None if it is `undecoded`;
-    `deadline`: of `time.monotonic`, when it goes on as it came; `edits`: values by the paths of their fields, not sent yet."""
+    `deadline`: of `time.monotonic`, when it is forwarded unchanged; `edits`: values by the paths of their fields, not sent yet."""
 
     number: int
     side: str
@@ -85,7 +85,7 @@ class QueuedFrame:
         return max(time.time() - self.time_ns / 1e9, 0.0)
 
     def left(self) -> float:
-        """Seconds until it goes on as it came."""
+        """Seconds until it is forwarded unchanged."""
         return max(self.deadline - time.monotonic(), 0.0)
 
     def name(self) -> str:
@@ -102,7 +102,7 @@ class QueueAnswer(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """Frames that were not in the queue before, and those that are not any more."""
+    """Frames that have entered the queue, and frames that have left it."""
 
     new: list[QueuedFrame]
     gone: list[QueuedFrame]
@@ -142,7 +142,7 @@ class HeldQueue:
         return True
 
     def soon(self) -> None:
-        """Let the proxy be asked at the next check, as something was changed."""
+        """Ask the proxy at the next check, as something has changed."""
         self._asked = 0.0
 
     def ask(self) -> QueueAnswer:

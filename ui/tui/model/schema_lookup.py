@@ -1,4 +1,4 @@
-"""Schemas of a registry for the screen, asked for in a thread: an answer may take seconds.
+"""Schemas of a registry for the screen, fetched in a thread, as an answer may take seconds.
 
 Until it is there, values that need the schema show that it is being asked for; then they are drawn again.
 """

@@ -1,4 +1,4 @@
-"""What all screens show: the capture, the proxy it comes from, the log, marks, statistics and the analysis.
+"""The state that all screens share: the capture, the proxy it comes from, the log, marks, statistics and the analysis.
 
 Marks and comments are in a small JSON file beside the capture. It names exchanges by connection, correlation id and time,
 which stay the same when the index is rebuilt.
@@ -115,7 +115,7 @@ class Session:
         self.log.append(LogLine(time.time_ns(), visible(text), warning))
 
     def refresh(self) -> int:
-        """Pick up what a live recording has added; the number of new rows."""
+        """Read the rows that a live recording has added. Returns how many."""
         if self.paused:
             return 0
         return self.capture.refresh()

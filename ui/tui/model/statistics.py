@@ -152,7 +152,7 @@ class CaptureStatistics:
         return len(self.capture.rows()) - self.done
 
     def progress_cells(self) -> list[Cell]:
-        """How much has been counted, while that is not all."""
+        """The progress as a cell, while rows are left to be counted."""
         if not self.pending:
             return []
         return [(f" {100 * self.done // max(self.done + self.pending, 1)}%", "waiting")]

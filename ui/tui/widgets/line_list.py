@@ -30,7 +30,7 @@ class Lines(Protocol):
         """The row as (text, role); texts must be `safe.visible`. `chosen`: the cursor is on it."""
 
     def state(self, position: int, width: int) -> object:
-        """What the row is drawn from, to be compared: a row with another state is redrawn."""
+        """The values that the row is drawn from: when they differ, it is redrawn."""
 
     def tint(self, position: int) -> Role:
         """The role of the whole row's background; "" for none."""
