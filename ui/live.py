@@ -11,6 +11,8 @@ from ..captures import Capture, NotACapture, open_capture
 from ..proxy import Proxy, events
 from ..proxy.control import Control
 
+START_SECONDS = 10.0
+
 
 class EventListener:
     """Follows a proxy's events in a thread. Keeps the newest counts, the hits of each rule, and all warnings."""
@@ -56,9 +58,9 @@ class EventListener:
         return "  ".join(words)
 
 
-def open_when_started(directory: Path, seconds: float = 10.0) -> Capture:
-    """The recording in `directory` as soon as it has begun. Raises NotACapture or FileNotFoundError after `seconds`."""
-    deadline = time.monotonic() + seconds
+def open_when_started(directory: Path) -> Capture:
+    """The recording in `directory` as soon as it has begun. Raises NotACapture or FileNotFoundError after `START_SECONDS`."""
+    deadline = time.monotonic() + START_SECONDS
     while True:
         try:
             return open_capture(directory)

@@ -84,14 +84,14 @@ def moment(time_ns: int, digits: int = 0) -> str:
     return UNKNOWN if _of(time_ns) is None else f"{day(time_ns)} {clock(time_ns, digits)}{mark()}"
 
 
-def period(first_ns: int, last_ns: int | None, digits: int = 3) -> str:
+def period(first_ns: int, last_ns: int | None) -> str:
     """From when to when, to the millisecond, with the day once, or with both if they differ."""
     if last_ns is None or last_ns == first_ns or _of(last_ns) is None:
-        return moment(first_ns, digits)
+        return moment(first_ns, 3)
     if _of(first_ns) is None:
-        return f"{UNKNOWN} to {moment(last_ns, digits)}"
-    last = clock(last_ns, digits) if day(first_ns) == day(last_ns) else f"{day(last_ns)} {clock(last_ns, digits)}"
-    return f"{day(first_ns)} {clock(first_ns, digits)} to {last}{mark()}"
+        return f"{UNKNOWN} to {moment(last_ns, 3)}"
+    last = clock(last_ns) if day(first_ns) == day(last_ns) else f"{day(last_ns)} {clock(last_ns)}"
+    return f"{day(first_ns)} {clock(first_ns)} to {last}{mark()}"
 
 
 def iso(time_ns: int) -> str:

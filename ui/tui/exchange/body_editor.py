@@ -11,7 +11,6 @@ import difflib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 from rich.text import Text
@@ -25,6 +24,7 @@ from textual.widgets import Input, Static
 from ....decoder.codec.encode import UNKNOWN_TAGS, value_from
 from ....decoder.codec.message import is_error_code
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from ....decoder.codec.present import Json
 from ....decoder.errors import EncodeError
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
@@ -58,7 +58,7 @@ def expected_input(field: FieldPlan) -> str:
     return (f"[a, b]: a list, each {one}" if field.array else one) + (", or null" if field.nullable else "")
 
 
-def format_value(field: FieldPlan, value: Any) -> str:
+def format_value(field: FieldPlan, value: Json) -> str:
     """A value of `Message.to_json` as text to be edited."""
     if value is None:
         return "null"
@@ -74,7 +74,7 @@ def format_value(field: FieldPlan, value: Any) -> str:
     return str(value)
 
 
-def parse_value(field: FieldPlan, text: str) -> Any:
+def parse_value(field: FieldPlan, text: str) -> Json:
     """The value of a text that was typed, with JSON's types. Raises `BadValue`."""
     if text.strip() == "null":
         if not field.nullable:
@@ -91,7 +91,7 @@ def parse_value(field: FieldPlan, text: str) -> Any:
     return check_value(field, items)
 
 
-def _parse_text(field: FieldPlan, text: str) -> Any:
+def _parse_text(field: FieldPlan, text: str) -> Json:
     if field.type == "string":
         if len(text) > 1 and text[0] == text[-1] == '"':
             return text[1:-1]
@@ -104,7 +104,7 @@ def _parse_text(field: FieldPlan, text: str) -> Any:
     return word
 
 
-def check_value(field: FieldPlan, value: Any) -> Any:
+def check_value(field: FieldPlan, value: Json) -> Json:
     """A value from YAML or from `parse_value`, converted to one of JSON that the field can hold. Raises `BadValue`."""
     if value is None:
         if not (field.nullable or field.type == "records"):
@@ -117,7 +117,7 @@ def check_value(field: FieldPlan, value: Any) -> Any:
     return _check_item(field, value)
 
 
-def _check_item(field: FieldPlan, value: Any) -> Any:
+def _check_item(field: FieldPlan, value: Json) -> Json:
     if is_error_code(field) and isinstance(value, str) and not _is_whole(value):
         return _error_code(value.strip())
     if field.type in RANGES:
@@ -146,7 +146,7 @@ def _is_whole(text: str) -> bool:
     return text.strip().lstrip("+-").replace("_", "").isdecimal()
 
 
-def _whole_number(field: FieldPlan, value: Any) -> int:
+def _whole_number(field: FieldPlan, value: Json) -> int:
     low, high = RANGES[field.type]
     if isinstance(value, str):
         try:
@@ -170,7 +170,7 @@ def _error_code(name: str) -> int:
 
 
 _FOLD_ABOVE = 12
-Edits = Mapping[str, Any]
+Edits = Mapping[str, Json]
 
 
 @dataclass(slots=True)
@@ -179,22 +179,22 @@ class BodyTree:
 
     tree: Tree
     plans: dict[str, FieldPlan]
-    values: dict[str, Any]
+    values: dict[str, Json]
 
 
-def body_tree(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> BodyTree:
+def body_tree(side: str, api_key: int, version: int, body: Mapping[str, Json], edits: Edits) -> BodyTree:
     """The fields of a body with the edits so far. Raises `DecodeError` for an unknown version."""
     builder = _Builder(plan(side, api_key, version), edits)
     builder.struct(builder.plan.root, body, 0, "")
     return BodyTree(Tree(builder.fields), builder.plans, builder.values)
 
 
-def editable(field: FieldPlan, value: Any) -> bool:
+def editable(field: FieldPlan, value: Json) -> bool:
     """Whether the field can be edited: structs, records and masked values cannot."""
     return field.struct is None and field.type != "records" and not masked(value)
 
 
-def masked(value: Any) -> bool:
+def masked(value: Json) -> bool:
     """Whether a value is a secret that was replaced by stars of the same length."""
     if not isinstance(value, str) or not value:
         return False
@@ -206,16 +206,16 @@ class _Builder:
         self.plan, self.edits = of, edits
         self.fields: list[Field] = []
         self.plans: dict[str, FieldPlan] = {}
-        self.values: dict[str, Any] = {}
+        self.values: dict[str, Json] = {}
 
-    def struct(self, of: StructPlan, values: Mapping[str, Any], depth: int, prefix: str) -> None:
+    def struct(self, of: StructPlan, values: Mapping[str, Json], depth: int, prefix: str) -> None:
         for field in of.fields:
             if field.name in values:
                 self.field(field, values[field.name], depth, prefix + field.name)
         for tag in values.get(UNKNOWN_TAGS) or {}:
             self.fields.append(Field(depth, f"(unknown tag {visible(str(tag))})", "kept as it is", "muted"))
 
-    def field(self, field: FieldPlan, value: Any, depth: int, path: str) -> None:
+    def field(self, field: FieldPlan, value: Json, depth: int, path: str) -> None:
         changed = path in self.edits
         if changed:
             value = self.edits[path]
@@ -241,7 +241,7 @@ class _Builder:
             line.value, line.role = f"{line.value}  * changed".strip(), "warning"
         line.below = len(self.fields) - at - 1
 
-    def _element(self, of: StructPlan, item: Mapping[str, Any], number: int, depth: int, path: str) -> None:
+    def _element(self, of: StructPlan, item: Mapping[str, Json], number: int, depth: int, path: str) -> None:
         at = len(self.fields)
         line = Field(depth, f"[{number}]", path=path)
         self.fields.append(line)
@@ -250,7 +250,7 @@ class _Builder:
         line.below = len(inside)
         line.value, line.role = headline(inside, depth + 1)
 
-    def _scalar(self, field: FieldPlan, value: Any) -> Cell:
+    def _scalar(self, field: FieldPlan, value: Json) -> Cell:
         if value is None:
             return "null", "muted"
         if masked(value):
@@ -266,7 +266,7 @@ class _Builder:
         return f'"{visible(str(value))}"' if field.type == "string" else visible(str(value)), "string"
 
 
-def _count_records(value: Any) -> str:
+def _count_records(value: Json) -> str:
     if not isinstance(value, list):
         return "null"
     count = sum(len(entry.get("records") or ()) for entry in value if isinstance(entry, dict))
@@ -278,7 +278,7 @@ def _count_records(value: Any) -> str:
 _KEPT = "(kept as it is)"
 
 
-def to_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], edits: Edits) -> str:
+def to_yaml(side: str, api_key: int, version: int, body: Mapping[str, Json], edits: Edits) -> str:
     """The body as YAML with the edits so far: error codes by name, and a remark in place of what cannot be edited."""
     root = plan(side, api_key, version).root
     plain = _yaml_values(root, body, "", edits)
@@ -289,8 +289,8 @@ def to_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], edit
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=False, width=100)
 
 
-def _yaml_values(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: Edits) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _yaml_values(of: StructPlan, values: Mapping[str, Json], prefix: str, edits: Edits) -> dict[str, Json]:
+    out: dict[str, Json] = {}
     for field in of.fields:
         if field.name not in values:
             continue
@@ -312,7 +312,7 @@ def _yaml_values(of: StructPlan, values: Mapping[str, Any], prefix: str, edits: 
     return out
 
 
-def from_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
+def from_yaml(side: str, api_key: int, version: int, body: Mapping[str, Json], text: str) -> dict[str, Json]:
     """The values that an edited text changes, by path. Raises `BadValue` with the place."""
     try:
         given = yaml.safe_load(text)
@@ -326,8 +326,8 @@ def from_yaml(side: str, api_key: int, version: int, body: Mapping[str, Any], te
 
 
 def _differences(
-    of: StructPlan, old: Mapping[str, Any], new: Mapping[Any, Any], prefix: str
-) -> Iterator[tuple[str, Any]]:
+    of: StructPlan, old: Mapping[str, Json], new: Mapping[Json, Json], prefix: str
+) -> Iterator[tuple[str, Json]]:
     known = {field.name: field for field in of.fields}
     for name in new:
         if name not in known:
@@ -361,14 +361,14 @@ def _differences(
                 yield from _differences(field.struct, one, other, f"{path}[{i}].")
 
 
-def _checked_at(path: str, field: FieldPlan, value: Any) -> Any:
+def _checked_at(path: str, field: FieldPlan, value: Json) -> Json:
     try:
         return check_value(field, value)
     except BadValue as error:
         raise BadValue(f"{path}: {error}") from None
 
 
-def _new_struct_at(path: str, field: FieldPlan, value: Any) -> Any:
+def _new_struct_at(path: str, field: FieldPlan, value: Json) -> Json:
     """A list or struct that replaces the old one. It cannot contain values that are kept."""
     if value is None:
         if not field.nullable:
@@ -380,11 +380,11 @@ def _new_struct_at(path: str, field: FieldPlan, value: Any) -> Any:
     return [_whole_struct(field.struct, item, f"{path}[{i}]") for i, item in enumerate(value)]
 
 
-def _whole_struct(of: StructPlan, given: Any, path: str) -> dict[str, Any]:
+def _whole_struct(of: StructPlan, given: Json, path: str) -> dict[str, Json]:
     if not isinstance(given, dict):
         raise BadValue(f"{path}: expected fields, name: value")
     known = {field.name: field for field in of.fields}
-    out: dict[str, Any] = {}
+    out: dict[str, Json] = {}
     for name, value in given.items():
         field = known.get(name)
         if field is None:
@@ -449,7 +449,7 @@ class EditTree(FieldTree):
     class Changed(Message):
         """A field was edited."""
 
-        def __init__(self, path: str, value: Any):
+        def __init__(self, path: str, value: Json):
             super().__init__()
             self.path, self.value = path, value
 

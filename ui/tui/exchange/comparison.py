@@ -19,6 +19,7 @@ from ..widgets.palette import Cell, Role
 from ..widgets.styled import TitleLine
 from .side_screen import SideScreen
 
+BEFORE = 20_000
 _WIDE = 100
 """Cells from which on the values get more room than the names."""
 
@@ -182,11 +183,11 @@ def _short(row: Row) -> str:
     return f"#{row.number + 1} {api(row)} v{row.api_version} {client_name(row)} {clock(row.time_ns)}"
 
 
-def before_it(capture: Capture, row: Row, most: int = 20_000) -> Row | None:
-    """The exchange of the same API before `row`, by the same client if there is one, among the last `most` rows."""
+def before_it(capture: Capture, row: Row) -> Row | None:
+    """The exchange of the same API before `row`, by the same client if there is one, among the last `BEFORE` rows."""
     rows = capture.rows()
     other: Row | None = None
-    for number in range(row.number - 1, max(row.number - 1 - most, -1), -1):
+    for number in range(row.number - 1, max(row.number - 1 - BEFORE, -1), -1):
         each = rows[number]
         if each.api_key != row.api_key or each.state == "orphan":
             continue

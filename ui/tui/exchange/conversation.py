@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Capture, Row
 from ....decoder import Message
-from ....decoder.codec.plan import StructPlan
+from ....decoder.codec.plan import StructPlan, Value
 from ....decoder.schema import facts
 from ...safe import visible
 from ...times import clock
@@ -51,7 +51,7 @@ def _few(words: list[str]) -> str:
     return ", ".join(words[:_MOST]) + (f", {more} more" if more > 0 else "")
 
 
-def _names(of: StructPlan, values: tuple[Any, ...]) -> Iterator[str]:
+def _names(of: StructPlan, values: tuple[Value, ...]) -> Iterator[str]:
     for field, value in zip(of.fields, values, strict=False):
         if value is None:
             continue

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import gc
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....decoder import (
     DecodeError,
@@ -28,13 +28,14 @@ from ....decoder import (
 from ....decoder.codec.decode import item_skipper
 from ....decoder.codec.encode import UNKNOWN_TAGS
 from ....decoder.codec.message import is_error_code, jsonable
-from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, extra_plan, plan
+from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, Value, extra_plan, plan
 from ....decoder.codec.secrets import mask, secret_paths, shown
 from ....decoder.codec.truncated_frame import cut_fault
 from ....decoder.codec.walk import Span, Walker
 from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
+from ....decoder.schema.notation import Field as DefinedField
 from ....decoder.values import SchemaSource, view
 from ...safe import visible
 from ...times import moment
@@ -59,14 +60,14 @@ class BriefWalker(Walker):
         super().__init__(plan, data, position)
         self.starts: Starts = {}
 
-    def item(self, array: FieldPlan, path: str) -> dict[str, Any]:
+    def item(self, array: FieldPlan, path: str) -> dict[str, Value]:
         """The values of the item of an array of structs that begins here."""
         assert array.struct is not None
-        into: dict[str, Any] = {}
+        into: dict[str, Value] = {}
         self._filled(array.struct, into, path)
         return into
 
-    def _field(self, field: FieldPlan, path: str) -> Any:
+    def _field(self, field: FieldPlan, path: str) -> Value:
         if not field.array or field.struct is None:
             return super()._field(field, path)
         start = self.position
@@ -84,7 +85,7 @@ class BriefWalker(Walker):
         self.spans.append(Span(path, start, at))
         return []
 
-    def _item(self, field: FieldPlan, path: str) -> Any:
+    def _item(self, field: FieldPlan, path: str) -> Value:
         value = super()._item(field, path)
         return uuid.UUID(bytes=value) if field.type == "uuid" else value
 
@@ -314,18 +315,12 @@ class Builder:
         self.header(message.plan.header_version, message.header)
         self.values(message.plan.root, values, 0, "")
         if message.trailing:
-            end = len(message.frame)
-            self.add(
-                0,
-                "(surplus)",
-                f"<{len(message.trailing)} bytes> behind the end of the message",
-                "undecoded",
-                span=(end - len(message.trailing), end),
-            )
+            end, size = len(message.frame), len(message.trailing)
+            text = f"<{size} bytes> behind the end of the message"
+            self.add(Field(0, "(surplus)", text, "undecoded", span=(end - size, end)))
         return self.tree
 
-    def add(self, depth: int, name: str, value: str, role: Role = "", **more: Any) -> Field:
-        made = Field(depth, name, value, role, **more)
+    def add(self, made: Field) -> Field:
         self.tree.fields.append(made)
         return made
 
@@ -335,14 +330,14 @@ class Builder:
 
     # --- headers -------------------------------------------------------------------------------------------
 
-    def header(self, version: int, values: dict[str, Any]) -> int:
+    def header(self, version: int, values: dict[str, Value]) -> int:
         """The header's fields, folded. Returns where the body starts."""
         name = "RequestHeader" if self.direction is Direction.REQUEST else "ResponseHeader"
         of = extra_plan("headers", name, version)
         walker = Walker(of, self.tree.frame)
         with suppress(DecodeError):  # the frame ends inside its header; the fault is shown
             walker.run()
-        parent = self.add(0, "header", f"v{version}", "muted", folded=True)
+        parent = self.add(Field(0, "header", f"v{version}", "muted", folded=True))
         at = len(self.tree.fields)
         body, self.spans = self.spans, {s.path: (s.start, s.end) for s in walker.spans}
         self.values(of.root, values, 1, "")
@@ -353,7 +348,7 @@ class Builder:
 
     # --- bodies --------------------------------------------------------------------------------------------
 
-    def values(self, of: StructPlan, values: dict[str, Any], depth: int, prefix: str) -> None:
+    def values(self, of: StructPlan, values: dict[str, Value], depth: int, prefix: str) -> None:
         """The fields of a struct. Fields that `values` lacks (in a partial message) are left out."""
         outer = self._topic
         if self.schemas is not None:
@@ -365,9 +360,9 @@ class Builder:
         for tag, data in values.get(UNKNOWN_TAGS, {}).items():
             path = f"{prefix}{UNKNOWN_TAGS}[{tag}]"
             text = content(data, self.values_shown)
-            self.add(depth, f"(unknown tag {tag})", text, "undecoded", path=path, span=self.spans.get(path))
+            self.add(Field(depth, f"(unknown tag {tag})", text, "undecoded", path=path, span=self.spans.get(path)))
 
-    def _topic_of(self, of: StructPlan, values: dict[str, Any]) -> str | None:
+    def _topic_of(self, of: StructPlan, values: dict[str, Value]) -> str | None:
         """The topic that a struct names, or whose id it has."""
         for each in of.fields:
             value = values.get(each.name)
@@ -377,15 +372,15 @@ class Builder:
                 return self.topic_name(value.bytes)
         return None
 
-    def value(self, of: FieldPlan, value: Any, depth: int, path: str) -> None:
+    def value(self, of: FieldPlan, value: Value, depth: int, path: str) -> None:
         span = self.spans.get(path)
         name = of.name
         if value is None:
-            self.add(depth, name, "null", "muted", path=path, span=span)
+            self.add(Field(depth, name, "null", "muted", path=path, span=span))
         elif of.array:
             self.array(of, value, depth, path)
         elif of.struct is not None:
-            parent = self.add(depth, name, "", path=path, span=span)
+            parent = self.add(Field(depth, name, "", path=path, span=span))
             at = len(self.tree.fields)
             self.values(of.struct, value, depth + 1, path + ".")
             self.close(parent, at)
@@ -393,27 +388,27 @@ class Builder:
             self.records(name, value, depth, path)
         else:
             text, role = self.scalar(of, value, path)
-            made = self.add(depth, name, text, role, path=path, span=span)
+            made = self.add(Field(depth, name, text, role, path=path, span=span))
             made.error = role == "error"
 
-    def array(self, of: FieldPlan, items: list[Any], depth: int, path: str) -> None:
+    def array(self, of: FieldPlan, items: list[Value], depth: int, path: str) -> None:
         count = f"[{len(items)}]"
         if of.struct is None:
             inline = ", ".join(self.scalar(of, item, path)[0] for item in items[:20])
             more = f", … {len(items) - 20} more" if len(items) > 20 else ""
-            self.add(depth, f"{of.name} {count}", inline + more, path=path, span=self.spans.get(path))
+            self.add(Field(depth, f"{of.name} {count}", inline + more, path=path, span=self.spans.get(path)))
             return
         if path in self.starts:
             starts = self.starts[path]
-            parent = self.add(depth, f"{of.name} [{len(starts) - 1}]", "", path=path, span=self.spans.get(path))
+            parent = self.add(Field(depth, f"{of.name} [{len(starts) - 1}]", "", path=path, span=self.spans.get(path)))
             parent.folded, parent.later = True, partial(self._items, of, starts, depth + 1, path)
             return
-        parent = self.add(depth, f"{of.name} {count}", "", path=path, span=self.spans.get(path))
+        parent = self.add(Field(depth, f"{of.name} {count}", "", path=path, span=self.spans.get(path)))
         parent.folded = len(items) > LONG
         at = len(self.tree.fields)
         for i, item in enumerate(items):
             inner = f"{path}[{i}]"
-            element = self.add(depth + 1, f"[{i}]", "", "muted", path=inner, span=self.spans.get(inner))
+            element = self.add(Field(depth + 1, f"[{i}]", "", "muted", path=inner, span=self.spans.get(inner)))
             first = len(self.tree.fields)
             self.values(of.struct, item, depth + 2, inner + ".")
             self.close(element, first)
@@ -447,7 +442,7 @@ class Builder:
         inner.values(of.struct, values, depth, path + ".")
         return inner.tree.fields
 
-    def scalar(self, of: FieldPlan, value: Any, path: str) -> Cell:
+    def scalar(self, of: FieldPlan, value: Value, path: str) -> Cell:
         kind = type(value)
         if kind is int and not is_error_code(of):
             known = meaning(self.api, of.name, value)
@@ -476,7 +471,7 @@ class Builder:
         span = self.spans.get(path)
         # The records are the last bytes of the field, behind their length.
         start = span[1] - len(data) if span else None
-        parent = self.add(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span)
+        parent = self.add(Field(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span))
         at = len(self.tree.fields)
         for line in record_fields(data, self.values_shown, Schemas(self.schemas, self._topic)):
             line.depth, line.path = depth + 1 + line.depth, path
@@ -580,9 +575,10 @@ def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: Deco
         start = max((f.span[1] for f in tree.fields if f.span), default=start)
     if start < len(frame):
         text = f"bytes {start} to {len(frame)}; the fault is at byte {fault.offset}"
-        builder.add(0, "(not decoded)", text, "undecoded", span=(start, len(frame)))
+        builder.add(Field(0, "(not decoded)", text, "undecoded", span=(start, len(frame))))
     else:
-        builder.add(0, "(ends here)", f"more bytes were expected at {fault.offset}", "undecoded", span=(start, start))
+        text = f"more bytes were expected at {fault.offset}"
+        builder.add(Field(0, "(ends here)", text, "undecoded", span=(start, start)))
     return tree
 
 
@@ -592,7 +588,7 @@ def _carries_records(key: int) -> bool:
     except KeyError:
         return False
 
-    def has_records(fields: Any) -> bool:
+    def has_records(fields: Iterable[DefinedField]) -> bool:
         return any(f.type == "records" or has_records(f.fields) for f in fields)
 
     return any(has_records(d.fields) or any(has_records(f) for _, f in d.structs) for d in (api.request, api.response))

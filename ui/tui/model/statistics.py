@@ -87,8 +87,8 @@ class Bin:
 class Series:
     """Bins over time, of `step_ns` each, which is doubled when there are too many."""
 
-    def __init__(self, step_ns: int = 50_000_000) -> None:
-        self.step_ns = step_ns
+    def __init__(self) -> None:
+        self.step_ns = 50_000_000
         self.bins: dict[int, Bin] = {}
 
     def add(self, time_ns: int, latency_ns: int, error: bool) -> None:

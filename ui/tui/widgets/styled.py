@@ -204,16 +204,13 @@ class TextPane(StyledWidget):
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
-def bars(values: Sequence[float], width: int, height: int, top: float | None = None) -> list[str]:
-    """A bar chart of `height` lines of `width` cells, the highest line first; a column for each value.
-
-    `top`: the value of a full column, by default the highest one.
-    """
+def bars(values: Sequence[float], width: int, height: int) -> list[str]:
+    """A bar chart of `height` lines of `width` cells, the highest line first; a column for each value."""
     if not values or not width or not height:
         return [" " * width] * height
-    top = max(values) if top is None else top
+    top = max(values)
     lines = []
-    cells = [min(v / top, 1.0) * height if top > 0 else 0.0 for v in values]
+    cells = [v / top * height if top > 0 else 0.0 for v in values]
     for line in range(height, 0, -1):
         text = []
         for cell in cells[:width]:
