@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from barnabas import decoder
 from harness import commands
 from harness.recordings import RecordingBuilder
+from harness.run.lines import line
 from harness.waiting import PATIENCE
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -23,6 +27,41 @@ def run(tmp_path: Path) -> Run:
         return commands.run(*arguments, cwd=tmp_path, timeout=timeout)
 
     return call
+
+
+class Started:
+    """A command in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "barnabas", *map(str, arguments)],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+
+    def line(self, what: str, errors: bool = False) -> str:
+        """The next line of its output, or of its errors; `what` it should be, for the text of a failure."""
+        return line(self.process, what, errors=errors)
+
+    def end(self, how: signal.Signals = signal.SIGINT) -> subprocess.CompletedProcess[str]:
+        """End it: its status, and what it has printed since."""
+        self.process.send_signal(how)
+        out, errors = self.process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, errors)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """``start("proxy", "--broker", ...)``: a command that runs until it is ended, at the latest with the test."""
+    started: list[Started] = []
+
+    def call(*arguments: object) -> Started:
+        started.append(Started(tmp_path, *arguments))
+        return started[-1]
+
+    yield call
+    for each in started:
+        with each.process as process:
+            process.kill()
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from harness.run.lines import line
 from harness.waiting import PATIENCE
 
 JARS = Path(__file__).parents[3] / ".cache"
@@ -58,24 +58,14 @@ def test_a_port_in_use(run):
     assert done.returncode == 2 and "cannot listen" in done.stderr and "--listen" in done.stderr
 
 
-def test_an_unreachable_broker_is_reported_and_the_proxy_stays_up():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "barnabas", "proxy", "--broker", "127.0.0.1:1", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        warned = line(process, "the warning", errors=True)
-        assert "cannot reach broker 127.0.0.1:1" in warned and "--broker" in warned
-        address = line(process, "the address").split("=")[1].strip()
-        host, port = address.rsplit(":", 1)
-        socket.create_connection((host, int(port)), 5).close()
-        assert process.poll() is None
-    finally:
-        process.terminate()
-        process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
+def test_an_unreachable_broker_is_reported_and_the_proxy_stays_up(start):
+    command = start("proxy", "--broker", "127.0.0.1:1", "--listen", "127.0.0.1:0")
+    warned = command.line("the warning", errors=True)
+    assert "cannot reach broker 127.0.0.1:1" in warned and "--broker" in warned
+    host, port = command.line("the address").split("=")[1].strip().rsplit(":", 1)
+    socket.create_connection((host, int(port)), PATIENCE).close()
+    assert command.process.poll() is None
+    assert command.end(signal.SIGTERM).returncode == 0
 
 
 def test_decode_prints_a_line_per_exchange(run, recording):

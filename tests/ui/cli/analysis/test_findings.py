@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import shlex
-import signal
 import socket
 import struct
 import subprocess
@@ -23,7 +22,6 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.common.progress import Progress
-from harness.run.lines import line
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
 from harness.wire import with_size
@@ -208,32 +206,21 @@ def test_a_terminal_gets_colours_where_they_are_wanted_and_nothing_of_the_traffi
         assert not [letter for letter in rest if not letter.isprintable() and letter != "\n"]
 
 
-def test_follow_prints_what_is_new(tmp_path):
+def test_follow_prints_what_is_new(start, tmp_path):
     recorder = record(tmp_path / "rec", count=0)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "barnabas", "findings", "rec", "--follow", "--only", MALFORMED],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert "following rec" in line(process, "the title", errors=True)
-        refuse(recorder, 1)
-        recorder.flush()
-        assert line(process, "the finding").startswith(f"high   {MALFORMED}: broker 10.0.0.9:9092 refuses")
-        assert line(process, "what to do").startswith("       do: use a broker")
-        refuse(recorder, 2)
-        recorder.close()
-        assert line(process, "the second").startswith(f"high   {MALFORMED} x2: ")
-        assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    assert "1 finding in 2 exchanges on 1 connection: 1 high" in out
+    command = start("findings", "rec", "--follow", "--only", MALFORMED)
+    assert "following rec" in command.line("the title", errors=True)
+    refuse(recorder, 1)
+    recorder.flush()
+    assert command.line("the finding").startswith(f"high   {MALFORMED}: broker 10.0.0.9:9092 refuses")
+    assert command.line("what to do").startswith("       do: use a broker")
+    refuse(recorder, 2)
+    recorder.close()
+    assert command.line("the second").startswith(f"high   {MALFORMED} x2: ")
+    assert command.process.poll() is None
+    done = command.end()
+    assert done.returncode == 0, done.stderr
+    assert "1 finding in 2 exchanges on 1 connection: 1 high" in done.stdout
 
 
 @pytest.fixture
@@ -258,43 +245,30 @@ def refusing() -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("form", ["text", slow("json")])
-def test_the_proxy_prints_them_as_they_come(refusing, form, tmp_path):
+def test_the_proxy_prints_them_as_they_come(start, refusing, form):
     options = ["--json"] if form == "json" else []
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "barnabas", "proxy", "--broker", f"{refusing[0]}:{refusing[1]}"),
-            *("--listen", "127.0.0.1:0", "--findings", "--record", "rec", *options),
-        ],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        first = line(process, "where it listens")
-        port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
-        client = socket.create_connection(("127.0.0.1", port), PATIENCE)
+    to = ("--broker", f"{refusing[0]}:{refusing[1]}", "--listen", "127.0.0.1:0")
+    command = start("proxy", *to, "--findings", "--record", "rec", *options)
+    first = command.line("where it listens")
+    port = json.loads(first)["address"][1] if form == "json" else int(first.rsplit(":", 1)[1])
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
         client.sendall(with_size(decoder.encode_request(18, 3, {}, correlation_id=1, client_id=HOSTILE)))
         assert client.recv(100)
-        while MALFORMED not in (output := line(process, "the finding")):
+        while MALFORMED not in (output := command.line("the finding")):
             pass
         if form == "json":
             event = json.loads(output)
             assert (event["event"], event["id"], event["count"]) == ("FindingSeen", MALFORMED, 1)
         else:
             assert re.match(rf"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ high   {MALFORMED}: broker ", output)
-            assert line(process, "what to do").startswith("                do: use a broker")
-        client.close()
-    finally:
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    assert "passed unchanged" not in err + out  # null where a list should be is a finding, and nothing to trip over
-    assert "\x1b" not in out
+            assert command.line("what to do").startswith("                do: use a broker")
+    done = command.end()
+    assert done.returncode == 0, done.stderr
+    # null where a list should be is a finding, and nothing to trip over
+    assert "passed unchanged" not in done.stderr + done.stdout and "\x1b" not in done.stdout
     if form == "text":
-        assert re.search(rf"found in this run: \d+\n  high   {MALFORMED}: ", out)
-        assert "barnabas findings rec" in out
+        assert re.search(rf"found in this run: \d+\n  high   {MALFORMED}: ", done.stdout)
+        assert "barnabas findings rec" in done.stdout
 
 
 def test_progress_is_a_line_with_bytes_and_time_left():

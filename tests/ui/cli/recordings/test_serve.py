@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from barnabas.proxy.serve import Served
 from barnabas.ui.cli.recordings.serve import summary_lines
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from harness.run.lines import line
 from harness.waiting import PATIENCE
 
 RECORDED = Path(__file__).parents[3] / "captures" / "serving" / "recorded"
@@ -31,12 +28,11 @@ def recording(tmp_path: Path) -> Path:
 
 
 class Serving:
-    """The command in a process of its own, until it is interrupted."""
+    """The command, until it is interrupted."""
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "barnabas", "serve", *map(str, arguments), "--listen", "127.0.0.1:0", "--json"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.first: dict[str, Any] = json.loads(line(self.process, "serving"))
+    def __init__(self, command: Any) -> None:
+        self._command = command
+        self.first: dict[str, Any] = json.loads(command.line("serving"))
 
     @property
     def bootstrap(self) -> str:
@@ -44,14 +40,18 @@ class Serving:
         return f"{host}:{port}"
 
     def end(self) -> tuple[int, list[dict[str, Any]]]:
-        self.process.send_signal(signal.SIGINT)
-        out, errors = self.process.communicate(timeout=PATIENCE)
-        assert errors == ""
-        return self.process.returncode, [json.loads(line) for line in out.splitlines()]
+        done = self._command.end()
+        assert done.stderr == ""
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_answers_are_counted_and_the_status_is_0(recording):
-    serving = Serving(recording)
+@pytest.fixture
+def serve(start, recording: Path) -> Callable[..., Serving]:
+    return lambda *options: Serving(start("serve", recording, *options, "--listen", "127.0.0.1:0", "--json"))
+
+
+def test_answers_are_counted_and_the_status_is_0(serve):
+    serving = serve()
     assert serving.first["event"] == "serving" and serving.first["exchanges"] > 10
     topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("two-confluent", timeout=PATIENCE).topics
     assert len(topics["two-confluent"].partitions) == 4
@@ -62,8 +62,8 @@ def test_answers_are_counted_and_the_status_is_0(recording):
     assert summary["asked"]["Metadata"] >= 1 and "Produce" in summary["never_asked"]
 
 
-def test_a_miss_is_reported_and_the_status_is_1(recording):
-    serving = Serving(recording)
+def test_a_miss_is_reported_and_the_status_is_1(serve):
+    serving = serve()
     topics = AdminClient({"bootstrap.servers": serving.bootstrap}).list_topics("other", timeout=PATIENCE).topics
     assert topics["other"].error is not None
     code, events = serving.end()
@@ -73,8 +73,8 @@ def test_a_miss_is_reported_and_the_status_is_1(recording):
     assert events[-1]["misses"] == {"Metadata": len([e for e in events if e["event"] == "miss"])}
 
 
-def test_what_was_not_used_is_listed_and_the_status_is_1_where_everything_has_to_be(recording):
-    serving = Serving(recording, "--all-used", "--contents", "check")
+def test_what_was_not_used_is_listed_and_the_status_is_1_where_everything_has_to_be(serve):
+    serving = serve("--all-used", "--contents", "check")
     producer = Producer({"bootstrap.servers": serving.bootstrap})
     producer.produce("two-confluent", b"something else", partition=0)
     assert producer.flush(PATIENCE) == 0
