@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...errors import BarnabasError
+from ...proxy.events import Address
 from ..demo.child import ChildFailed, ChildProcess
 
 START_SECONDS = 30.0
@@ -20,21 +21,21 @@ class EmbeddedCluster:
     def __init__(self, brokers: int = 3) -> None:
         self._brokers = brokers
         self._child: ChildProcess | None = None
-        self._addresses: list[tuple[str, int]] = []
+        self._addresses: list[Address] = []
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self) -> Address:
         """Host and port of one of its brokers."""
         return self.addresses[0]
 
     @property
-    def addresses(self) -> list[tuple[str, int]]:
+    def addresses(self) -> list[Address]:
         """Host and port of each of its brokers."""
         if not self._addresses:
             self._addresses = self._start()
         return self._addresses
 
-    def _start(self) -> list[tuple[str, int]]:
+    def _start(self) -> list[Address]:
         self._child = child = ChildProcess("cluster", str(self._brokers))
         try:
             brokers = child.line(START_SECONDS)["brokers"]

@@ -15,7 +15,7 @@ from ...plugins.rules.rules import InvalidInput, Rule
 from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
-from ...proxy.events import show
+from ...proxy.events import Address, show
 from ...proxy.replay.dialer import Dialer, TargetFailed
 from ...proxy.replay.target import Target
 from ...proxy.supervisor.fork_server import ForkServer
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ...proxy.serve import Served
     from .cassette import Cassette
 
-Address = tuple[str, int]
 Json = dict[str, Any]
 
 _CONDITIONS = {

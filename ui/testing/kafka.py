@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ...decoder import DecodeError
 from ...decoder.connection import api_versions
+from ...proxy.events import Address
 from ...proxy.supervisor.interpreter import python
 from .kafka_release import KafkaFailed, Release, java
 
@@ -77,7 +78,7 @@ class Node:
     """Further ones of its JVM."""
 
     @property
-    def address(self) -> tuple[str, int]:
+    def address(self) -> Address:
         """Where clients reach it."""
         return HOST, self.port
 
@@ -207,7 +208,7 @@ def format_storage(node: Node, cluster_id: str, *options: str) -> None:
         raise KafkaFailed(f"Kafka's StorageTool could not format node {node.node_id}{why_ended(output)}:\n{output}")
 
 
-def answers_api_versions(address: tuple[str, int]) -> bool:
+def answers_api_versions(address: Address) -> bool:
     """Whether a broker answers an ApiVersions v0 request there with error NONE."""
     request = api_versions.request(correlation_id=1, client_id=None)
     try:
@@ -227,7 +228,7 @@ class Kafka:
         self.node = node
 
     @property
-    def addresses(self) -> list[tuple[str, int]]:
+    def addresses(self) -> list[Address]:
         """Host and port of its brokers."""
         return [self.node.address]
 

@@ -14,6 +14,7 @@ import typer
 
 from ....captures import Row
 from ....decoder.schema import facts
+from ....proxy.events import Address
 from ....proxy.metrics.feed.client import Batch, FeedEvent, Joined, Missed, Totals, subscribe
 from ....proxy.metrics.settings import stored_token
 from ... import times
@@ -55,7 +56,7 @@ def feed(
         sys.exit(0)
 
 
-def joined_token(address: str, token_file: Path | None = None) -> tuple[tuple[str, int], str]:
+def joined_token(address: str, token_file: Path | None = None) -> tuple[Address, str]:
     """Where a feed is, and the token that it wants."""
     where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
     token = read_token(token_file) or stored_token(where[1])

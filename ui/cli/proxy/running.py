@@ -18,7 +18,7 @@ from pathlib import Path
 from ....errors import BarnabasError
 from ....plugins.rules.rules import Rule, load_rules
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
-from ....proxy.events import show
+from ....proxy.events import Address, show
 from ....proxy.metrics.settings import MeterConfig, MeterSockets, store_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
@@ -115,7 +115,7 @@ def stop_all(proxies: Sequence[Proxy]) -> None:
         thread.join()
 
 
-def bootstrap_line(config: ProxyConfig, address: tuple[str, int]) -> str:
+def bootstrap_line(config: ProxyConfig, address: Address) -> str:
     """Where clients begin; `address`: where the proxy listens."""
     if config.transparent:
         return "clients: the brokers' own addresses; bring them here with: barnabas transparent up"

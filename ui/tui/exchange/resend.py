@@ -25,6 +25,7 @@ from ....decoder.schema import facts
 from ....decoder.wire.frame import MAX_FRAME
 from ....errors import BarnabasError
 from ....proxy.control import ControlError
+from ....proxy.events import Address
 from ...safe import visible
 from ...times import clock
 from ..application import AppScreen
@@ -36,7 +37,6 @@ from .side_screen import SideScreen
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 60.0
 _READS = re.compile(r"Describe|List|Get|Find|Metadata|ApiVersions|Fetch|OffsetFetch|OffsetForLeaderEpoch|.*Describe$")
-Address = tuple[str, int]
 
 
 class NotSent(BarnabasError):
