@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ....decoder.reference.releases import Release, release
+from ....decoder.reference.releases import release
 from ....plugins.translation import Bridge, bridges
-from ..common.failure import Failure
 
 ENDED = "the broker does not have it"
 
@@ -24,7 +23,7 @@ def translate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what the proxy's --translate bridges between clients of one Kafka release and brokers of another."""
-    found = bridges(_release(client), _release(broker))
+    found = bridges(release(client), release(broker))
     if as_json:
         typer.echo(json.dumps({"client": client, "broker": broker, "apis": [_as_dict(each) for each in found]}))
         return
@@ -38,13 +37,6 @@ def translate(
     missing = [each.api for each in found if not each.served and not each.translated and each.refused]
     if missing and not everything:
         typer.echo(f"\nnot on these brokers, answered with UNSUPPORTED_VERSION:\n  {', '.join(missing)}")
-
-
-def _release(name: str) -> Release:
-    try:
-        return release(name)
-    except KeyError as error:
-        raise Failure(error.args[0]) from None
 
 
 def _lines(bridge: Bridge, everything: bool) -> list[str]:
