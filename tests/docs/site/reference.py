@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-PACKAGES = ("barnabas.decoder", "barnabas.captures", "barnabas.plugins")
+PACKAGES = ("barnabas.decoder", "barnabas.captures", "barnabas.plugins", "barnabas.testing")
 HEAD = """\
 # Python reference
 
