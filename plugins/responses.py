@@ -21,7 +21,7 @@ from ..decoder.codec.message import Message, is_error_code
 from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
 from ..decoder.filter.entities import PARTITION, PARTITIONS, MessagePart
 from ..decoder.schema import error_places, facts
-from ..decoder.schema.error_places import Place, error_field, has_errors
+from ..decoder.schema.error_places import ErrorPlace, error_field, has_errors
 from .actions.leaves import inside, whole_part
 
 Selects = Callable[[MessagePart], bool]
@@ -120,7 +120,7 @@ class _ErrorPlacement:
 
     request: StructPlan
     code: int
-    place: Place
+    place: ErrorPlace
 
     def here(self, array: str) -> bool:
         """Whether the error is in the entries of an array."""

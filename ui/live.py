@@ -73,7 +73,7 @@ def open_when_started(directory: Path) -> Capture:
 def show_live(proxy: Proxy, record: Path, *, title: str) -> EventListener:
     """Show the screen until the user quits it. The listener goes on until the proxy stops."""
     from .tui.app import BarnabasApp
-    from .tui.model.settings import BadSettings, Settings, read_settings
+    from .tui.model.settings import BadSettings, ScreenSettings, read_settings
 
     listener = EventListener(proxy)
     control = None
@@ -83,7 +83,7 @@ def show_live(proxy: Proxy, record: Path, *, title: str) -> EventListener:
     try:
         settings = read_settings()
     except BadSettings as error:  # a proxy that runs must not end for the colours of its screen
-        settings, fault = Settings(), str(error)
+        settings, fault = ScreenSettings(), str(error)
     with open_when_started(record) as capture:
         app = BarnabasApp(
             capture, title=title, live=True, status=listener.status, control=control, settings=settings

@@ -168,7 +168,7 @@ def kinds() -> Iterator[tuple[str, bytes, bytes]]:
 def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...], count: int = 40_000) -> dict[str, Any]:
     """What one exchange costs the meter, without ring and sockets, with a subscriber."""
     sender = FeedSender(TOKEN, 1, datagram=feed_layout.LOOPBACK_DATAGRAM)
-    sender.receive(feed_layout.Hello(feed_layout.Kind.HELLO, 0, 0, TOKEN.encode()).pack(), ("a", 1), 0.0, 1)
+    sender.receive(feed_layout.Hello(feed_layout.DatagramKind.HELLO, 0, 0, TOKEN.encode()).pack(), ("a", 1), 0.0, 1)
     meter = TrafficMeter(Metrics(by), sender, None)
     traffic = TrafficDecoder(meter.on_event, moved=meter.moved)
     traffic.opened(1, 0, ("a", 1), ("b", 2))

@@ -21,7 +21,7 @@ from ..replay.roles import Role
 from ..serving.offsets import NATURAL
 from .field_paths import generic_paths, item_of, message_of, places
 from .flattener import Flattener, Value
-from .report import Difference, Kind, Level, Report
+from .report import Difference, DifferenceKind, DiffReport, Level
 from .sides import PreparedSide, SeenExchange, counterparts, may_repeat, prepare
 
 _REPEATED_CHANGES = frozenset(
@@ -36,7 +36,7 @@ _OFFERS = ("api_keys[", "supported_features[", "finalized_features[")
 _SHOWN = 100
 
 
-def compare(a: Iterable[Exchange], b: Iterable[Exchange], name_a: str = "A", name_b: str = "B") -> Report:
+def compare(a: Iterable[Exchange], b: Iterable[Exchange], name_a: str = "A", name_b: str = "B") -> DiffReport:
     """The differences between two recordings, the worst first."""
     return _Comparison(prepare(name_a, a), prepare(name_b, b)).run()
 
@@ -53,7 +53,7 @@ class _Comparison:
         self._scopes_b = {seen.number: seen.scope for seen in b.seen}
         self._found: dict[tuple[Any, ...], Difference] = {}
 
-    def run(self) -> Report:
+    def run(self) -> DiffReport:
         for client_a, client_b in self._clients():
             ours = [seen for seen in self._a.seen if seen.client == client_a]
             theirs = [seen for seen in self._b.seen if seen.client == client_b]
@@ -63,11 +63,11 @@ class _Comparison:
             self._sequences(client, ours, theirs)
         self._records()
         self._latencies()
-        differences = sorted(self._found.values(), key=lambda d: (-d.level, list(Kind).index(d.kind), d.api, -d.count))
-        return Report(self._a.side, self._b.side, differences, dict(self._mapped), self._notes(differences))
+        differences = sorted(self._found.values(), key=lambda d: (-d.level, list(DifferenceKind).index(d.kind), d.api, -d.count))
+        return DiffReport(self._a.side, self._b.side, differences, dict(self._mapped), self._notes(differences))
 
     def _add(
-        self, level: Level, kind: Kind, api: str, client: str, scope: str, what: str, a: Any, b: Any,
+        self, level: Level, kind: DifferenceKind, api: str, client: str, scope: str, what: str, a: Any, b: Any,
         in_a: Iterable[int] = (), in_b: Iterable[int] = (), count: int = 1,
     ) -> None:  # fmt: skip
         key = (level, kind, api, client, scope, what, a, b)
@@ -138,7 +138,7 @@ class _Comparison:
         for api, (a, b) in sorted(by_api.items()):
             if a and b and a != b:
                 self._add(
-                    Level.MEDIUM, Kind.VERSION, api, client, "", "version", _numbers(a), _numbers(b),
+                    Level.MEDIUM, DifferenceKind.VERSION, api, client, "", "version", _numbers(a), _numbers(b),
                     _first(ours, api), _first(theirs, api),
                 )  # fmt: skip
 
@@ -169,7 +169,7 @@ class _Comparison:
         if a == b:
             return
         more = many >= few * _MORE and many - few >= _MORE_REQUESTS
-        self._add(Level.LOW if more else Level.NOISE, Kind.COUNT, api, client, "", "requests", str(a), str(b))
+        self._add(Level.LOW if more else Level.NOISE, DifferenceKind.COUNT, api, client, "", "requests", str(a), str(b))
 
     def _only(self, api: str, client: str, scope: str, a: list[SeenExchange], b: list[SeenExchange]) -> None:
         a, b = [seen for seen in a if not seen.again], [seen for seen in b if not seen.again]
@@ -178,7 +178,7 @@ class _Comparison:
                 sorted({name for seen in a for name in seen.names} | {n for s in b for n in self._names(s)})
             )
             self._add(
-                Level.MEDIUM, Kind.ONLY, api, client, scope, f"asked for {names}" if names else "asked",
+                Level.MEDIUM, DifferenceKind.ONLY, api, client, scope, f"asked for {names}" if names else "asked",
                 _times(len(a)), _times(len(b)), [seen.number for seen in a], [seen.number for seen in b],
             )  # fmt: skip
 
@@ -218,7 +218,7 @@ class _Comparison:
             if was != now:
                 what = f"offered versions of {facts.api_name(key)}"
                 self._add(
-                    Level.LOW, Kind.OFFER, "ApiVersions", client, "", what,
+                    Level.LOW, DifferenceKind.OFFER, "ApiVersions", client, "", what,
                     "{}-{}".format(*was) if was else "", "{}-{}".format(*now) if now else "",
                     [a[0].number], [b[0].number],
                 )  # fmt: skip
@@ -233,7 +233,7 @@ class _Comparison:
                     continue
                 if each.again:
                     code = facts.error_name(each.exchange.error)
-                    self._add(Level.NOISE, Kind.ERROR, each.api, client, "", "tried again after", *_one(side, code))
+                    self._add(Level.NOISE, DifferenceKind.ERROR, each.api, client, "", "tried again after", *_one(side, code))
                     continue
                 scopes[each.scope if side == 0 else self._scope(each.scope)][side].append(each)
         for scope, (a, b) in sorted(scopes.items()):
@@ -263,7 +263,7 @@ class _Comparison:
                 other = others.pop(0)
                 self._add(
                     Level.NOISE,
-                    Kind.COUNT,
+                    DifferenceKind.COUNT,
                     seen.api,
                     client,
                     scope,
@@ -287,7 +287,7 @@ class _Comparison:
                     words = ["answered" if m is not None else "no answer" for m in (message_a, message_b)]
                     self._add(
                         Level.HIGH,
-                        Kind.ERROR,
+                        DifferenceKind.ERROR,
                         one.api,
                         client,
                         scope,
@@ -323,7 +323,7 @@ class _Comparison:
             if a != b:
                 only_a, only_b = a - b, b - a
                 self._add(
-                    Level.HIGH, Kind.RECORDS, "Produce", "", f"records of {topic}", f"records of {topic}",
+                    Level.HIGH, DifferenceKind.RECORDS, "Produce", "", f"records of {topic}", f"records of {topic}",
                     f"{a.total()} records, {only_a.total()} of them only here",
                     f"{b.total()} records, {only_b.total()} of them only here",
                 )  # fmt: skip
@@ -335,27 +335,27 @@ class _Comparison:
                 continue
             slow, fast = max(a.p50, b.p50), min(a.p50, b.p50)
             if slow >= fast * _SLOWER and slow - fast >= _SLOWER_NS:
-                self._add(Level.LOW, Kind.LATENCY, api, "", "", "p50", _ms(a.p50), _ms(b.p50))
+                self._add(Level.LOW, DifferenceKind.LATENCY, api, "", "", "p50", _ms(a.p50), _ms(b.p50))
 
 
 def _may_repeat(api: str) -> bool:
     return api in _REPEATED_CHANGES or may_repeat(api)
 
 
-def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Kind]:
+def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, DifferenceKind]:
     if value.path.endswith("error_code"):
         table = facts.errors()
         codes = {code for code in a ^ b if code}
         natural = {code for code in codes if code in NATURAL or (code in table and table[code].retriable)}
         if codes <= natural:
-            return Level.NOISE, Kind.ERROR
-        return Level.HIGH, Kind.ERROR
+            return Level.NOISE, DifferenceKind.ERROR
+        return Level.HIGH, DifferenceKind.ERROR
     if value.role is Role.OFFSET or (value.role is Role.ASSIGNMENT) or (value.role is Role.PARTITION):
-        return Level.NOISE, Kind.FIELD
+        return Level.NOISE, DifferenceKind.FIELD
     if value.role is Role.SUBSCRIPTION or (_may_repeat(api) and a and b and (a < b or b < a)):
         # One side has seen more values; one poll more or less is enough for that.
-        return (Level.NOISE if value.role is Role.SUBSCRIPTION else Level.LOW), Kind.FIELD
-    return Level.MEDIUM, Kind.FIELD
+        return (Level.NOISE if value.role is Role.SUBSCRIPTION else Level.LOW), DifferenceKind.FIELD
+    return Level.MEDIUM, DifferenceKind.FIELD
 
 
 def _offered(seen: list[SeenExchange]) -> dict[int, tuple[int, int]]:

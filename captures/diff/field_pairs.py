@@ -16,7 +16,7 @@ from ...decoder.codec.message import is_error_code, jsonable
 from ...decoder.codec.plan import StructPlan
 from ...decoder.codec.secrets import shown
 from ...decoder.schema import facts
-from ..replay.roles import Role, Tree, tree
+from ..replay.roles import Role, RoleTree, tree
 
 _NAMES = frozenset(
     {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY, Role.PARTITION}
@@ -25,7 +25,7 @@ _ABSENT = "(absent)"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class FieldPair:
     """A field of both messages, as text; "(absent)" where one has no such field. `volatile`: it differs between any two runs."""
 
     path: str
@@ -39,7 +39,7 @@ class Pair:
         return self.a == self.b
 
 
-def pairs(a: Message | None, b: Message | None) -> list[Pair]:
+def pairs(a: Message | None, b: Message | None) -> list[FieldPair]:
     """All fields of two messages, in the order of the first; None has none. Secrets are masked, bytes and
     records are described by their size and a digest."""
     of_a, of_b = flat(a), flat(b)
@@ -52,10 +52,10 @@ def pairs(a: Message | None, b: Message | None) -> list[Pair]:
             behind.setdefault(last, []).append(path)
     paths = [*behind.get("", ()), *(each for path in of_a for each in (path, *behind.get(path, ())))]
     missing = (_ABSENT, False)
-    found: list[Pair] = []
+    found: list[FieldPair] = []
     for path in paths:
         (text_a, moves_a), (text_b, moves_b) = of_a.get(path, missing), of_b.get(path, missing)
-        found.append(Pair(path, text_a, text_b, moves_a or moves_b))
+        found.append(FieldPair(path, text_a, text_b, moves_a or moves_b))
     return found
 
 
@@ -73,7 +73,7 @@ def flat(message: Message | None) -> dict[str, tuple[str, bool]]:
 
 
 def _struct(
-    roles: Tree | None, of: StructPlan, values: dict[str, Any], prefix: str
+    roles: RoleTree | None, of: StructPlan, values: dict[str, Any], prefix: str
 ) -> Iterator[tuple[str, str, bool]]:
     branches = {} if roles is None else {branch.at: branch for branch in roles.branches}
     for at, field in enumerate(of.fields):
@@ -99,7 +99,7 @@ def _struct(
                 yield from _struct(inside, field.struct, item, f"{path}[{number if name is None else name}].")
 
 
-def _about(roles: Tree | None, of: StructPlan, item: dict[str, Any]) -> str | None:
+def _about(roles: RoleTree | None, of: StructPlan, item: dict[str, Any]) -> str | None:
     """The name of a list's item; None if only its position identifies it."""
     for branch in roles.branches if roles is not None else ():
         value = item.get(branch.field.name)

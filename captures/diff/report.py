@@ -26,7 +26,7 @@ class Level(IntEnum):
         return self.name.lower()
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """The kinds of differences."""
 
     ERROR = "error"
@@ -46,7 +46,7 @@ class Difference:
     nothing. `in_a`, `in_b`: numbers of exchanges that show it, in the order of the recording, from 0."""
 
     level: Level
-    kind: Kind
+    kind: DifferenceKind
     api: str
     client: str
     scope: str
@@ -112,7 +112,7 @@ class Side:
 
 
 @dataclass(slots=True)
-class Report:
+class DiffReport:
     """Everything that was found. `differences` are sorted, the worst first; `names`: which names of B were taken
     for which of A; `notes` explain differences, in whole sentences."""
 

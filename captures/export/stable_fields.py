@@ -10,7 +10,7 @@ from typing import Any
 from ...decoder import Message
 from ...decoder.codec.message import jsonable, shown_value
 from ...decoder.codec.plan import StructPlan
-from ..replay.roles import Role, Tree, tree
+from ..replay.roles import Role, RoleTree, tree
 
 _NAMES = frozenset(
     {Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY, Role.PARTITION}
@@ -29,7 +29,7 @@ def stable(message: Message) -> dict[str, Any]:
     return found
 
 
-def _struct(roles: Tree | None, of: StructPlan, values: tuple[Any, ...], path: str, found: dict[str, Any]) -> None:
+def _struct(roles: RoleTree | None, of: StructPlan, values: tuple[Any, ...], path: str, found: dict[str, Any]) -> None:
     branches = {} if roles is None else {branch.at: branch for branch in roles.branches}
     for at, (field, value) in enumerate(zip(of.fields, values, strict=False)):
         branch = branches.get(at)
@@ -50,7 +50,7 @@ def _struct(roles: Tree | None, of: StructPlan, values: tuple[Any, ...], path: s
                 _struct(inside, field.struct, item, f"{path}{field.name}[{number if name is None else name}].", found)
 
 
-def _about(roles: Tree | None, of: StructPlan, values: tuple[Any, ...]) -> str | None:
+def _about(roles: RoleTree | None, of: StructPlan, values: tuple[Any, ...]) -> str | None:
     for branch in roles.branches if roles is not None else ():
         value = values[branch.at]
         if branch.role in _NAMES and not branch.field.array and value is not None:

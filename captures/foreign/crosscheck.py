@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response
 from ...decoder.codec.plan import FieldPlan, StructPlan
-from ...decoder.codec.walk import Span
+from ...decoder.codec.walk import FieldSpan
 from ...decoder.errors import EncodeError
 from ...decoder.records import Partial, RecordsError, batches
 from ...decoder.schema import facts
@@ -43,7 +43,7 @@ _NO_FIELDS = ("kafka.request_frame", "kafka.response_frame", "kafka.tagged_field
 """Numbers of packets; and how tagged fields are framed (KIP-482), where Barnabas has the fields themselves."""
 
 
-class Outcome(StrEnum):
+class CrosscheckOutcome(StrEnum):
     """The result of comparing one frame."""
 
     AGREED = "agreed"
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class Disagreement:
     """Where the two disagree about a frame. `start`, `end`: bytes of the frame, without its 4 size bytes; -1 for the whole."""
 
     start: int
@@ -63,9 +63,9 @@ class Difference:
     wireshark: str
     barnabas: str
 
-    def without_values(self) -> Difference:
+    def without_values(self) -> Disagreement:
         """Only the names."""
-        return Difference(self.start, self.end, self.wireshark.partition(" = ")[0], self.barnabas.partition(" = ")[0])
+        return Disagreement(self.start, self.end, self.wireshark.partition(" = ")[0], self.barnabas.partition(" = ")[0])
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Checked:
     api_version: int
     direction: Direction
     size: int
-    outcome: Outcome
+    outcome: CrosscheckOutcome
     compared: int = 0
     why: str = ""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[Disagreement, ...] = ()
 
     @property
     def message(self) -> str:
@@ -156,7 +156,7 @@ class Crosscheck:
         )
         if not waiting:
             why = "Barnabas reads no frame of this size and correlation id on this connection"
-            return Checked(file, int(packet.number), None, *place, direction, size, Outcome.UNMATCHED, 0, why)
+            return Checked(file, int(packet.number), None, *place, direction, size, CrosscheckOutcome.UNMATCHED, 0, why)
         number = waiting.popleft()
         exchange = self._capture.exchange(number)
         outcome, compared, why, differences = compare(exchange, direction, found, malformed)
@@ -170,16 +170,16 @@ def _number(first: dict[str, Any], name: str) -> int:
     return int(first[name].show) if name in first else -1
 
 
-class Comparison(NamedTuple):
+class FrameComparison(NamedTuple):
     """One frame compared. `compared`: how many fields; `why`: what the outcome rests on."""
 
-    outcome: Outcome
+    outcome: CrosscheckOutcome
     compared: int
     why: str
-    differences: list[Difference]
+    differences: list[Disagreement]
 
 
-def compare(exchange: Exchange, direction: Direction, found: list[Any], malformed: bool = False) -> Comparison:
+def compare(exchange: Exchange, direction: Direction, found: list[Any], malformed: bool = False) -> FrameComparison:
     """One frame of an exchange against Wireshark's fields. `malformed`: Wireshark could not read the frame to its end."""
     asked = direction is Direction.REQUEST
     frame = _frame(exchange, direction)
@@ -194,22 +194,22 @@ def compare(exchange: Exchange, direction: Direction, found: list[Any], malforme
     if differences and frame and exchange.masked(direction) != frame:  # one of the values may be a secret
         differences = [difference.without_values() for difference in differences]
     if not_read is not None:  # it goes on all the same, with the fields of the version that it does know
-        return Comparison(Outcome.NOT_READ, 0, not_read, [])
+        return FrameComparison(CrosscheckOutcome.NOT_READ, 0, not_read, [])
     if exchange.state is State.ORPHAN:
-        return Comparison(Outcome.UNMATCHED, 0, "Barnabas has not seen the request", [])
+        return FrameComparison(CrosscheckOutcome.UNMATCHED, 0, "Barnabas has not seen the request", [])
     if message is None and complaint is not None:
-        return Comparison(Outcome.DAMAGED, compared, f"neither can read it: {fault}; Wireshark: {complaint}", differences)
+        return FrameComparison(CrosscheckOutcome.DAMAGED, compared, f"neither can read it: {fault}; Wireshark: {complaint}", differences)
     if message is None:
-        return Comparison(Outcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas says: {fault}", differences)
+        return FrameComparison(CrosscheckOutcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas says: {fault}", differences)
     if complaint is not None:
-        differences.append(Difference(-1, -1, complaint, "reads it to its end"))
+        differences.append(Disagreement(-1, -1, complaint, "reads it to its end"))
     if not differences:
-        return Comparison(Outcome.AGREED, compared, "", differences)
+        return FrameComparison(CrosscheckOutcome.AGREED, compared, "", differences)
     if _encodes_again(exchange, message, asked):
         why = "what Barnabas read, encoded again by Kafka's definition of the message, gives these very bytes"
-        return Comparison(Outcome.WIRESHARK, compared, why, differences)
+        return FrameComparison(CrosscheckOutcome.WIRESHARK, compared, why, differences)
     why = "what Barnabas read does not give the same bytes when it is encoded again"
-    return Comparison(Outcome.BARNABAS, compared, why, differences)
+    return FrameComparison(CrosscheckOutcome.BARNABAS, compared, why, differences)
 
 
 def _frame(exchange: Exchange, direction: Direction) -> bytes:
@@ -244,7 +244,7 @@ class _Frame:
             "kafka.request.version": exchange.api_version, "kafka.response.version": exchange.api_version,
             "kafka.correlation_id": exchange.correlation_id, "kafka.client_id": exchange.client_id,
         }  # fmt: skip
-        self._spans: list[Span] = []
+        self._spans: list[FieldSpan] = []
         if message is not None:
             try:
                 self._spans = message.map()
@@ -253,7 +253,7 @@ class _Frame:
         self._exact = {(span.start, span.end): span.path for span in self._spans}  # the innermost, which comes last
         self._starts = {span.start for span in self._spans} | {span.end for span in self._spans}
 
-    def held_to(self, found: list[Any]) -> tuple[int, list[Difference]]:
+    def held_to(self, found: list[Any]) -> tuple[int, list[Disagreement]]:
         """The number of Wireshark's fields that were compared, and their differences."""
         compared, differences = 0, []
         base = int(next(field.pos for field in found if field.name == "kafka.len"))
@@ -271,7 +271,7 @@ class _Frame:
                 compared += 1
                 ours = self._header[field.name]
                 if not _same(field, ours):
-                    differences.append(Difference(start, end, f"{field.name} = {field.show}", _shown(ours)))
+                    differences.append(Disagreement(start, end, f"{field.name} = {field.show}", _shown(ours)))
                 continue
             # Places in other bytes than the frame's own, such as unpacked records, mean nothing.
             if start < body or not int(field.size) or self._frame[start:end].hex() != field.raw_value:
@@ -286,11 +286,11 @@ class _Frame:
                 ours_too = self._contents(name == "kafka.message_key")
                 if [each for each in theirs if each] != ours_too:
                     differences.append(
-                        Difference(-1, -1, f"{len(theirs)} x {name}", f"{len(ours_too)} of them, or other bytes")
+                        Disagreement(-1, -1, f"{len(theirs)} x {name}", f"{len(ours_too)} of them, or other bytes")
                     )
         return compared, differences
 
-    def _at(self, start: int, end: int, field: Any) -> list[Difference] | None:
+    def _at(self, start: int, end: int, field: Any) -> list[Disagreement] | None:
         """The differences of Wireshark's field at this place; None where it is not compared."""
         place = f"{field.name} = {field.show}"
         exact = self._exact.get((start, end))
@@ -299,7 +299,7 @@ class _Frame:
             if plan is None or field.unmaskedvalue is not None:
                 return None
             if not _same(field, value):
-                return [Difference(start, end, place, f"{exact} = {_shown(value)}")]
+                return [Disagreement(start, end, place, f"{exact} = {_shown(value)}")]
             return []
         here = [span for span in self._spans if span.start < end and start < span.end]
         around = [span for span in here if span.start <= start and end <= span.end]
@@ -308,13 +308,13 @@ class _Frame:
             if plan is not None and plan.type in ("records", "bytes"):
                 return None  # what is in there is not this message's
             if plan is not None and plan.struct is None and not plan.array:
-                return [Difference(start, end, place, f"inside {around[-1].path} = {_shown(value)}")]
+                return [Disagreement(start, end, place, f"inside {around[-1].path} = {_shown(value)}")]
         if start in self._starts and end in self._starts:
             return None  # several fields together
         across = ", ".join(span.path for span in here if not (span.start <= start and end <= span.end))
         if not across and around:
             return None  # a count or a length, which is no field of ours
-        return [Difference(start, end, place, f"other fields there: {across or 'none'}")]
+        return [Disagreement(start, end, place, f"other fields there: {across or 'none'}")]
 
     def _value(self, path: str) -> tuple[FieldPlan | None, Any]:
         assert self._message is not None

@@ -22,7 +22,7 @@ from ...errors import BarnabasError
 from ..pcap import packets
 from ..pcap.packets import ACK, FIN, MAX_PAYLOAD, PSH, RST, SYN, Address
 from ..pcap.pcapng import CaptureReader
-from ..pcap.sources import Ends, Source
+from ..pcap.sources import CaptureSource, Ends
 from .wireshark import Wireshark, WiresharkError, fields
 
 _PROTOCOLS = "frame ip ipv6 tcp data"
@@ -38,7 +38,7 @@ class DecryptionError(BarnabasError, ValueError):
     """The captures cannot be decrypted; the message names what is missing."""
 
 
-class _Plain(Source):
+class _Plain(CaptureSource):
     """The decrypted capture, in a file of its own."""
 
     def __init__(self, file: BinaryIO, path: Path, note: str | None, decrypted: frozenset[Ends]) -> None:
@@ -55,7 +55,7 @@ class _Plain(Source):
         return self._read
 
 
-def decrypted(sources: list[Source], keylog: Path | None) -> list[Source]:
+def decrypted(sources: list[CaptureSource], keylog: Path | None) -> list[CaptureSource]:
     """The same sources when there is nothing to decrypt with; else one in their place, and they are closed.
 
     Raises DecryptionError, or WiresharkError where tshark cannot read the captures.
@@ -78,7 +78,7 @@ def decrypted(sources: list[Source], keylog: Path | None) -> list[Source]:
         return _decrypted(sources, wireshark, path, preferences)
 
 
-def _decrypted(sources: list[Source], wireshark: Wireshark, path: Path, preferences: dict[str, str]) -> list[Source]:
+def _decrypted(sources: list[CaptureSource], wireshark: Wireshark, path: Path, preferences: dict[str, str]) -> list[CaptureSource]:
     ends = _tls_ends(wireshark.packets(path, "tls.handshake.type == 2", preferences=preferences, protocols=_PROTOCOLS))
     file = tempfile.TemporaryFile(prefix="barnabas-")  # noqa: SIM115 - mode 0600, and without a name
     try:
@@ -104,7 +104,7 @@ def _decrypted(sources: list[Source], wireshark: Wireshark, path: Path, preferen
     return [_Plain(file, sources[0].path, streams.note, frozenset(_packed_ends(ends)))]
 
 
-def _holds_secrets(source: Source) -> bool:
+def _holds_secrets(source: CaptureSource) -> bool:
     """Whether a pcapng file has secrets; they stand in front of the packets."""
     reader = CaptureReader(source.file, str(source.path))
     if reader.classic is None:
@@ -112,7 +112,7 @@ def _holds_secrets(source: Source) -> bool:
     return reader.secrets
 
 
-def _one_file(sources: list[Source], folder: Path) -> Path:
+def _one_file(sources: list[CaptureSource], folder: Path) -> Path:
     """A file with a name that tshark can read: the file itself, or all of them in one."""
     paths = []
     for number, source in enumerate(sources):
@@ -170,7 +170,7 @@ def _data(packet: Any) -> bytes:
     return b"".join(bytes.fromhex(field.raw_value) for field in found)
 
 
-def _others(sources: list[Source], ends: dict[frozenset[Address], Address]) -> Iterator[Stamped]:
+def _others(sources: list[CaptureSource], ends: dict[frozenset[Address], Address]) -> Iterator[Stamped]:
     """The packets of everything that is not TLS."""
     closed = set(_packed_ends(ends))
     for source in sources:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...errors import BarnabasError
 from ..pcap.packet_windows import WINDOW
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import Progress, Source
+from ..pcap.sources import CaptureSource, ReadProgress
 from ..reading.reindex import read_identity
 from ..recording.recording import SEGMENT_BYTES, Recording
 from .index_builder import foreign_notes, unread_notes
@@ -48,7 +48,7 @@ class Importer:
         self.notes: list[str] = []
         self._on_segment, self._on_trouble = on_segment, on_trouble
         self._ports = ports
-        self._source: Source | None = None
+        self._source: CaptureSource | None = None
         self._failed = ""
         self._writer = Transcriber(redact, wanted)
         self._recording = Recording(
@@ -74,11 +74,11 @@ class Importer:
         return self._writer.totals | {"lost_bytes": lost} | written
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ReadProgress:
         """How far the current file is read."""
-        return Progress(0, 0) if self._source is None else self._source.progress(self.scanner.windows.offset)
+        return ReadProgress(0, 0) if self._source is None else self._source.progress(self.scanner.windows.offset)
 
-    def begin(self, source: Source) -> None:
+    def begin(self, source: CaptureSource) -> None:
         """Read this file from now on. Raises `NotACapture`, or `OwnRecording`."""
         self._end_file()
         if read_identity(source.file, str(source.path)) is not None:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Collection
 
 from ...diagnostics import contained
-from ..pcap.flows import Closed, Flow, Opened
+from ..pcap.flows import Flow, FlowClosed, FlowOpened
 from ..pcap.packet_windows import WINDOW
 from ..pcap.packets import show_address
 from ..pcap.reassembly import KAFKA_PORTS, Reassembler
-from ..pcap.sources import Progress, Source
+from ..pcap.sources import CaptureSource, ReadProgress
 from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
 from .frame_pieces import FramePieces
 from .scan import Scanner
@@ -60,7 +60,7 @@ class _IndexConsumer:
         self._encoder, self._skimmer = encoder, skimmer
         self.data, self.cut, self.frames = skimmer.data, skimmer.cut, skimmer.frames
 
-    def opened(self, event: Opened) -> tuple[HalfConversation, HalfConversation]:
+    def opened(self, event: FlowOpened) -> tuple[HalfConversation, HalfConversation]:
         flow = event.flow
         self._encoder.connection(flow.number, event.time_ns, show_address(flow.client), show_address(flow.broker))
         return self._skimmer.open(flow.number).halves
@@ -72,7 +72,7 @@ class _IndexConsumer:
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """The index has no place for it."""
 
-    def closed(self, flow: Flow, event: Closed) -> None:
+    def closed(self, flow: Flow, event: FlowClosed) -> None:
         half = flow.sides[0].half
         if half is not None:
             self._skimmer.close(half.conversation)
@@ -89,7 +89,7 @@ class ForeignIndex:
     In both cases `refresh()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
     """
 
-    def __init__(self, source: Source, name: str, ports: Collection[int] = KAFKA_PORTS) -> None:
+    def __init__(self, source: CaptureSource, name: str, ports: Collection[int] = KAFKA_PORTS) -> None:
         self._source, self._ports = source, ports
         self._failed = ""
         self._encoder = IndexEncoder()
@@ -161,7 +161,7 @@ class ForeignIndex:
             self._thread.join(seconds)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ReadProgress:
         """How far the file is read."""
         return self._source.progress(self.scanner.windows.offset)
 

@@ -12,7 +12,7 @@ from ...decoder.connection.connection import plausible_request
 from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME
 from ...decoder.wire.resync import HEAD, client_id_of_head
-from ..pcap.flows import Data, Gap, StreamEvent, Verdict
+from ..pcap.flows import Data, Gap, Recognition, StreamEvent
 
 MOST_KEPT = 4 << 20
 """Bytes of a conversation that are kept until it is recognized."""
@@ -49,14 +49,14 @@ class KafkaRecognizer:
         """Whether a request waits for that response."""
         return self._connection.awaits(correlation_id)
 
-    def add(self, event: StreamEvent) -> Verdict:
+    def add(self, event: StreamEvent) -> Recognition:
         """The verdict after this event."""
         self.events.append(event)
         if isinstance(event, Gap):
             self._connection.lost(Direction(event.direction))
-            return Verdict.UNDECIDED
+            return Recognition.UNDECIDED
         if not isinstance(event, Data):
-            return Verdict.UNDECIDED
+            return Recognition.UNDECIDED
         self.kept += len(event.data)
         direction = Direction(event.direction)
         head = self._heads[direction]
@@ -68,38 +68,38 @@ class KafkaRecognizer:
             found += self._connection.skip(direction, event.cut, event.time_ns)
         for one in found:
             verdict = self._judge(one)
-            if verdict is not Verdict.UNDECIDED:
+            if verdict is not Recognition.UNDECIDED:
                 return verdict
         # A frame larger than what is kept never becomes whole.
         too_large = not self._decoded and int.from_bytes(self._heads[0][:4], "big") > MOST_KEPT
-        return self.last() if self.kept > MOST_KEPT or too_large else Verdict.UNDECIDED
+        return self.last() if self.kept > MOST_KEPT or too_large else Recognition.UNDECIDED
 
-    def last(self) -> Verdict:
+    def last(self) -> Recognition:
         """The verdict at the end of the capture: a request that is not whole is Kafka's if it names its client."""
         head = self._heads[0]
         named = len(head) >= HEAD[Direction.REQUEST] and len(client_id_of_head(head, 0) or b"") >= _NAME
-        return Verdict.KAFKA if named else Verdict.OTHER
+        return Recognition.KAFKA if named else Recognition.OTHER
 
-    def _judge(self, found: RequestSeen | ExchangeDone | Opaque) -> Verdict:
+    def _judge(self, found: RequestSeen | ExchangeDone | Opaque) -> Recognition:
         if isinstance(found, Opaque):
-            return Verdict.UNDECIDED if found.framed else Verdict.OTHER
+            return Recognition.UNDECIDED if found.framed else Recognition.OTHER
         exchange = found.exchange
         named, decoded = _is_named(exchange), _is_whole(exchange.request_message)
         if isinstance(found, RequestSeen):
             if named and (decoded or exchange.request_cut):
-                return Verdict.KAFKA
+                return Recognition.KAFKA
             if not (named or decoded or exchange.request_cut):
-                return Verdict.OTHER
+                return Recognition.OTHER
             if decoded:
                 self._decoded.add(exchange.correlation_id)
-            return Verdict.UNDECIDED if self.answered or len(self._decoded) < _SEVERAL else Verdict.KAFKA
+            return Recognition.UNDECIDED if self.answered or len(self._decoded) < _SEVERAL else Recognition.KAFKA
         if exchange.state is not State.PAIRED:
-            return Verdict.UNDECIDED
+            return Recognition.UNDECIDED
         if (named or decoded) and _is_whole(exchange.response_message):
-            return Verdict.KAFKA
+            return Recognition.KAFKA
         if exchange.request_cut or exchange.response_cut:
             self._paired.add(exchange.correlation_id)
-        return Verdict.UNDECIDED if len(self._paired) < _SEVERAL else Verdict.KAFKA
+        return Recognition.UNDECIDED if len(self._paired) < _SEVERAL else Recognition.KAFKA
 
 
 def may_begin(data: bytes) -> bool:

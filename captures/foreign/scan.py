@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ..native.accelerator import native
 from ..pcap import packets
-from ..pcap.flows import Closed, Data, Flow, Gap, Opened
+from ..pcap.flows import Data, Flow, FlowClosed, FlowOpened, Gap
 from ..pcap.packet_windows import PacketWindows
 from ..pcap.packets import ACK, FIN, RST, SYN
 from ..pcap.pcapng import LINKTYPE_ETHERNET, Packet
@@ -34,7 +34,7 @@ _PACKET, _BLOCK, _DUE = 1, 2, 3  # why the accelerator's walk stops; 0: the wind
 class StreamConsumer(Protocol):
     """Receives the streams. `opened` returns the two halves of a conversation, by direction."""
 
-    def opened(self, event: Opened) -> tuple[Any, Any]: ...
+    def opened(self, event: FlowOpened) -> tuple[Any, Any]: ...
     def data(self, half: Any, time_ns: int, data: bytes, offset: int) -> None:
         """The next bytes of a direction; `offset`: in the file."""
 
@@ -47,7 +47,7 @@ class StreamConsumer(Protocol):
     def unseen(self, half: Any, size: int, unread: int, time_ns: int) -> None:
         """The same at the end of a direction, of its connection or of the capture."""
 
-    def closed(self, flow: Flow, event: Closed) -> None: ...
+    def closed(self, flow: Flow, event: FlowClosed) -> None: ...
     def awaits(self, flow: Flow, correlation_id: int) -> bool: ...
 
 
@@ -237,14 +237,14 @@ class Scanner:
 
     # events of the reference path
 
-    def _event(self, event: Opened | Data | Gap | Closed) -> None:
+    def _event(self, event: FlowOpened | Data | Gap | FlowClosed) -> None:
         if isinstance(event, Data):
             side = event.flow.sides[event.direction]
             if event.data:
                 self.consumer.data(side.half, event.time_ns, event.data, event.at)
             if event.cut:
                 self._cut(side, event.cut, self.consumer.cut)
-        elif isinstance(event, Opened):
+        elif isinstance(event, FlowOpened):
             flow = event.flow
             for side, half, key in zip(flow.sides, self.consumer.opened(event), _keys(flow), strict=True):
                 side.half = half

@@ -24,7 +24,7 @@ from typing import BinaryIO
 from ...errors import BarnabasError
 from ..pcap import packets
 from ..pcap.pcapng import LINKTYPE_ETHERNET
-from ..pcap.sources import Source
+from ..pcap.sources import CaptureSource
 from .importer import Importer
 
 PROGRAMS = ("dumpcap", "tcpdump")
@@ -47,7 +47,7 @@ class SniffError(BarnabasError, OSError):
     """The interface cannot be listened to; the message has the reason and the remedy."""
 
 
-class _Growing(Source):
+class _Growing(CaptureSource):
     """A capture in an unnamed file that grows, and of which the oldest parts are let go."""
 
     def __init__(self, interface: str) -> None:

@@ -15,7 +15,7 @@ from ...decoder.codec.secrets import mask_token
 from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import NEVER_ESTABLISHED
 from ...diagnostics import contained
-from ..pcap.flows import Closed, Flow, Opened
+from ..pcap.flows import Flow, FlowClosed, FlowOpened
 from ..pcap.packet_comments import BOTH_LEGS, MARK
 from ..pcap.packets import MAX_PAYLOAD, show_address
 from ..pcap.sources import Ends
@@ -37,7 +37,7 @@ class TranscriberInput:
         self._writer = writer
         self.data, self.cut, self.frames = writer.data, writer.cut_bytes, writer.frames
 
-    def opened(self, event: Opened) -> tuple[HalfConversation, HalfConversation]:
+    def opened(self, event: FlowOpened) -> tuple[HalfConversation, HalfConversation]:
         return self._writer.opened(event).halves
 
     def gap(self, half: HalfConversation, size: int, unread: int) -> None:
@@ -47,7 +47,7 @@ class TranscriberInput:
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         self._writer.unseen(half, size, unread, time_ns)
 
-    def closed(self, flow: Flow, event: Closed) -> None:
+    def closed(self, flow: Flow, event: FlowClosed) -> None:
         half = flow.sides[0].half
         if half is not None:
             self._writer.closed(half.conversation, event)
@@ -62,7 +62,7 @@ class _Connection:
 
     __slots__ = ("about", "lost", "open", "unread", "written")
 
-    def __init__(self, number: int, event: Opened, tls: frozenset[str]) -> None:
+    def __init__(self, number: int, event: FlowOpened, tls: frozenset[str]) -> None:
         flow = event.flow
         upstream = ("barnabas", 1024 + number % 64000)
         self.open = OpenConnection(number, event.time_ns, flow.client, flow.broker, upstream, tls=tls, imported=True)
@@ -142,7 +142,7 @@ class Transcriber(Skimmer):
 
     # connections
 
-    def opened(self, event: Opened) -> Conversation:
+    def opened(self, event: FlowOpened) -> Conversation:
         number = event.flow.number
         tls = BOTH_LEGS if frozenset(event.flow.ends) in self.decrypted else frozenset()
         connection = self._connections[number] = _Connection(number, event, tls)
@@ -154,7 +154,7 @@ class Transcriber(Skimmer):
                 self.recording.open(connection.open)
         return self.open(number)
 
-    def closed(self, conversation: Conversation, event: Closed) -> None:
+    def closed(self, conversation: Conversation, event: FlowClosed) -> None:
         self.close(conversation)
         connection = self._connections.pop(conversation.number)
         if event.how in NEVER_ESTABLISHED:

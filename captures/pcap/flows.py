@@ -10,7 +10,7 @@ from ..native.accelerator import native
 from .packets import ACK, SYN, Address, TcpSegment
 
 
-class Opened(NamedTuple):
+class FlowOpened(NamedTuple):
     """A connection begins (or the capture does, in the middle of it). `established`: its SYN was answered."""
 
     flow: Flow
@@ -53,7 +53,7 @@ class Gap(NamedTuple):
     unread: int = 0
 
 
-class Closed(NamedTuple):
+class FlowClosed(NamedTuple):
     """The connection ended. `how`, `by`: see `decoder.connection.events.Closed`; `comments`: of the packet that ended it."""
 
     flow: Flow
@@ -63,10 +63,10 @@ class Closed(NamedTuple):
     comments: tuple[str, ...] = ()
 
 
-StreamEvent = Opened | Data | Gap | Closed
+StreamEvent = FlowOpened | Data | Gap | FlowClosed
 
 
-class Verdict(Enum):
+class Recognition(Enum):
     """Whether a conversation is Kafka."""
 
     UNDECIDED = "undecided"
@@ -82,8 +82,8 @@ class Recognizer(Protocol):
     answered: bool
 
     def awaits(self, correlation_id: int) -> bool: ...
-    def add(self, event: StreamEvent) -> Verdict: ...
-    def last(self) -> Verdict: ...
+    def add(self, event: StreamEvent) -> Recognition: ...
+    def last(self) -> Recognition: ...
 
 
 class PlainSide:

@@ -11,7 +11,7 @@ from functools import partial
 from ...decoder.connection.connection import plausible_request
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
 from ..foreign.recognition import MOST_KEPT, KafkaRecognizer, may_begin
-from .flows import Closed, Data, Flow, Gap, Opened, PlainSide, Side, StreamEvent, Verdict, show
+from .flows import Data, Flow, FlowClosed, FlowOpened, Gap, PlainSide, Recognition, Side, StreamEvent, show
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
 
@@ -70,17 +70,17 @@ class Reassembler:
             verdict = recognizer.add(event)
             self._undecided += recognizer.kept - before
             if self._is_known(flow):
-                verdict = Verdict.KAFKA  # another connection to this broker has shown it
-            elif verdict is Verdict.UNDECIDED and (isinstance(event, Closed) or self._undecided > _MAX_ON_TRIAL):
+                verdict = Recognition.KAFKA  # another connection to this broker has shown it
+            elif verdict is Recognition.UNDECIDED and (isinstance(event, FlowClosed) or self._undecided > _MAX_ON_TRIAL):
                 verdict = recognizer.last()
-            if verdict is not Verdict.UNDECIDED:
+            if verdict is not Recognition.UNDECIDED:
                 yield from self._decided(flow, verdict)
 
-    def _decided(self, flow: Flow, verdict: Verdict) -> Iterator[StreamEvent]:
+    def _decided(self, flow: Flow, verdict: Recognition) -> Iterator[StreamEvent]:
         recognizer, flow.recognizer = flow.recognizer, None
         assert recognizer is not None
         self._undecided -= recognizer.kept
-        if verdict is Verdict.KAFKA:
+        if verdict is Recognition.KAFKA:
             yield self._accept(flow)
             yield from recognizer.events
             return
@@ -199,12 +199,12 @@ class Reassembler:
         if not flow.kafka and self._is_known(flow):
             yield self._accept(flow)
 
-    def _accept(self, flow: Flow, established: bool = True) -> Opened:
+    def _accept(self, flow: Flow, established: bool = True) -> FlowOpened:
         self._kafka += 1
         flow.kafka, flow.number = True, self._kafka
         if len(self._brokers) < _MAX_BROKERS:
             self._brokers.add(flow.broker)
-        return Opened(flow, flow.opened_ns, established)
+        return FlowOpened(flow, flow.opened_ns, established)
 
     def unanswered(self, before_ns: int, time_ns: int) -> Iterator[StreamEvent]:
         """Tell of the connections tried before a time, and in vain."""
@@ -217,7 +217,7 @@ class Reassembler:
                 # It stays among the flows: its SYN may be sent again, or be answered after all.
                 first.given_up = True
                 yield self._accept(first, False)
-                yield Closed(first, time_ns, "unreached")
+                yield FlowClosed(first, time_ns, "unreached")
 
     @property
     def foreign(self) -> int:
@@ -248,7 +248,7 @@ class Reassembler:
             how = "unreached"
         if flow.kafka and not flow.given_up:
             yield from self._give_up_waiting(flow)
-            yield Closed(flow, time_ns, how, ("client", "broker")[by] if by >= 0 else "", comments)
+            yield FlowClosed(flow, time_ns, how, ("client", "broker")[by] if by >= 0 else "", comments)
         elif flow.foreign:
             self._foreign += 1
 

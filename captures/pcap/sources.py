@@ -27,17 +27,17 @@ _BOMB = f"it unpacks to more than {_EXPANSION} times its size, as no capture doe
 _HEAD_SIZE = 1 << 16
 Ends = frozenset[bytes]
 """Both ends of a connection, as `flows.Flow` has them."""
-_standard_input: list[Source] = []  # the one that has read it, if one has: it can be read only once
+_standard_input: list[CaptureSource] = []  # the one that has read it, if one has: it can be read only once
 
 
-class Progress(NamedTuple):
+class ReadProgress(NamedTuple):
     """How far a file is read, in bytes. total: of the whole file, 0 when not known."""
 
     read: int
     total: int
 
 
-class Source:
+class CaptureSource:
     """An open capture: `file` holds what was unpacked so far, `fill` unpacks more.
 
     `note`: what was wrong with the compression, or None. `decrypted`: the connections in it that are TLS and were
@@ -105,9 +105,9 @@ class Source:
         """Bytes of the source; 0 when unknown."""
         return 0 if self._raw is None or self.path == STDIN else os.fstat(self._raw.fileno()).st_size
 
-    def progress(self, offset: int) -> Progress:
+    def progress(self, offset: int) -> ReadProgress:
         """Of a reader that is at this offset of `file`; of a compressed file, bytes as they are in the file."""
-        return Progress(offset, self._size()) if self.plain else Progress(self._read, self.known)
+        return ReadProgress(offset, self._size()) if self.plain else ReadProgress(self._read, self.known)
 
     def fill(self, size: int) -> None:
         """Unpack up to `size` bytes, or all there are. Waits for standard input. May raise OSError (disk full)."""

@@ -18,7 +18,7 @@ from ...decoder.connection.events import ConnectionEvent
 from ...decoder.schema import facts
 from ..pcap.pcapng import NotACapture
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import Progress
+from ..pcap.sources import ReadProgress
 from ..recording.flight_recorder import flight_summary
 from ..recording.index import (
     CARRIED,
@@ -316,10 +316,10 @@ class Capture:
             segment.wait(seconds)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ReadProgress:
         """How far a capture is read in the background."""
         parts = [segment.progress for segment in self.segments]
-        return Progress(sum(part.read for part in parts), sum(part.total for part in parts))
+        return ReadProgress(sum(part.read for part in parts), sum(part.total for part in parts))
 
     @property
     def note(self) -> str | None:

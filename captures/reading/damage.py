@@ -40,7 +40,7 @@ class Damage(NamedTuple):
         return f"bytes {self.start} to {self.end}: {self.why}"
 
 
-class Span(NamedTuple):
+class CheckedSpan(NamedTuple):
     """Bytes `start` to `end` with the sync block behind them, and whether its sum fits them."""
 
     start: int
@@ -48,7 +48,7 @@ class Span(NamedTuple):
     sound: bool
 
 
-def spans(data: mmap.mmap | bytes) -> list[Span]:
+def spans(data: mmap.mmap | bytes) -> list[CheckedSpan]:
     """The spans between the sync blocks of a segment, in order."""
     found = _chain(data)
     if found is not None:
@@ -57,7 +57,7 @@ def spans(data: mmap.mmap | bytes) -> list[Span]:
     place = 0
     # A block that looks like a sync block may be bytes of the traffic: it counts if the sum fits, or if the next one
     # begins behind it.
-    doubtful: Span | None = None
+    doubtful: CheckedSpan | None = None
     for start, end, sync in _syncs(data):
         covered = start - sync.covered
         if doubtful is not None and covered == doubtful.end:
@@ -68,24 +68,24 @@ def spans(data: mmap.mmap | bytes) -> list[Span]:
         with memoryview(data) as view:
             sound = crc32c(view[covered:start]) == sync.crc
         if not sound and covered == place:
-            doubtful = Span(place, end, False)
+            doubtful = CheckedSpan(place, end, False)
             continue
         if not sound:
             continue
         if covered > place:
-            found.append(Span(place, covered, False))
-        found.append(Span(covered, end, True))
+            found.append(CheckedSpan(place, covered, False))
+        found.append(CheckedSpan(covered, end, True))
         place, doubtful = end, None
     if place < len(data):
         # Behind the last sync block: sound as far as is known, unless a sync block in it shows otherwise.
-        found.append(Span(place, len(data), doubtful is None and not _ended(data, place)))
+        found.append(CheckedSpan(place, len(data), doubtful is None and not _ended(data, place)))
     return found
 
 
-def _chain(data: mmap.mmap | bytes) -> list[Span] | None:
+def _chain(data: mmap.mmap | bytes) -> list[CheckedSpan] | None:
     """The spans of a file that ends with a sync block, from the last one to the first, each of which begins where the one
     before it ends; None where one does not fit: then they have to be looked for. Looking at every byte takes far longer."""
-    found: list[Span] = []
+    found: list[CheckedSpan] = []
     end = len(data)
     with memoryview(data) as view:
         while end >= 12:
@@ -101,7 +101,7 @@ def _chain(data: mmap.mmap | bytes) -> list[Span] | None:
                 return None
             if not found and not sync.flags & FINAL:
                 return None
-            found.append(Span(start - sync.covered, end, True))
+            found.append(CheckedSpan(start - sync.covered, end, True))
             end = start - sync.covered
     return found[::-1] if end == 0 else None
 
@@ -170,7 +170,7 @@ class DamageTolerantReader(CaptureReader):
         self.end = len(self._data)
         self._set_note()
 
-    def _blocks_of(self, span: Span) -> Iterator[tuple[int, Packet | None]]:
+    def _blocks_of(self, span: CheckedSpan) -> Iterator[tuple[int, Packet | None]]:
         """(where it ends, the packet in it) of every block of a span that is whole."""
         data = self._data
         at = span.start

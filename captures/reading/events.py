@@ -20,7 +20,7 @@ from ..foreign.index_builder import foreign_notes
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader, NotACapture
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import Source
+from ..pcap.sources import CaptureSource
 from ..recording.segment import CONTINUED
 from .damage import DamageTolerantReader
 from .packet_events import BrokerLegFrame, PacketFollower, Stream
@@ -33,7 +33,7 @@ _EARLY = 1000  # broker-leg frames that wait for their request, at most
 class _File:
     """The file that is being read."""
 
-    def __init__(self, path: Path, source: Source, own: Identity | None, follower: PacketFollower) -> None:
+    def __init__(self, path: Path, source: CaptureSource, own: Identity | None, follower: PacketFollower) -> None:
         self.path, self.source, self.own, self.follower = path, source, own, follower
         self.file = source.file
         is_closed = own is not None and path.suffix != ".part"
@@ -266,10 +266,10 @@ def _unreadable(path: Path, error: OSError) -> str:
     return f"{path}: {error.strerror or error}"
 
 
-def _open(path: Path) -> tuple[Path, Source]:
+def _open(path: Path) -> tuple[Path, CaptureSource]:
     """Open a file; a segment may have been completed, and renamed, since it was found."""
     try:
-        return path, Source(path)
+        return path, CaptureSource(path)
     except FileNotFoundError:
         path = path.with_name(path.name.removesuffix(".part"))
-        return path, Source(path)
+        return path, CaptureSource(path)

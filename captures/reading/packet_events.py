@@ -150,13 +150,13 @@ class PacketFollower:
             if stream is not None:
                 return self._data(stream, event)
             return self._leg_data(event)
-        if isinstance(event, flows.Opened):
+        if isinstance(event, flows.FlowOpened):
             return self._opened(event)
         return self._gap(event) if isinstance(event, Gap) else self._closed(event)
 
     # the beginning and the end
 
-    def _opened(self, event: flows.Opened) -> Iterator[ConnectionEvent]:
+    def _opened(self, event: flows.FlowOpened) -> Iterator[ConnectionEvent]:
         flow = event.flow
         number, client, broker = flow.number, show_address(flow.client), show_address(flow.broker)
         failed, complete = "", self._own and IMPORTED_COMMENT not in flow.comments
@@ -181,7 +181,7 @@ class PacketFollower:
         established, tls = event.established and not failed, tls_legs(flow.comments)
         yield Opened(number, client, broker, event.time_ns, established, complete, tls=tls)
 
-    def _closed(self, event: flows.Closed) -> Iterator[ConnectionEvent]:
+    def _closed(self, event: flows.FlowClosed) -> Iterator[ConnectionEvent]:
         if self._legs.pop(id(event.flow), None):
             return
         stream = self._flows.pop(id(event.flow), None)

@@ -12,7 +12,7 @@ from ..foreign.index_builder import ForeignIndex
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import Progress, Source
+from ..pcap.sources import CaptureSource, ReadProgress
 from ..recording.index import (
     CARRIED,
     CHANGED,
@@ -80,7 +80,7 @@ class CaptureFile:
         self.was_removed = False  # it was removed while it was open (see `release`)
         self._size_then = self._modified_then = 0.0
         self._note: str | None = None
-        self._source = Source(path)  # kept open: a segment may be renamed while we read it
+        self._source = CaptureSource(path)  # kept open: a segment may be renamed while we read it
         self._file = self._source.file
         try:
             self.own = reindex.read_identity(self._file, str(path))
@@ -149,9 +149,9 @@ class CaptureFile:
             self._foreign.wait(seconds)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ReadProgress:
         """How far the file is read."""
-        return self._foreign.progress if self._foreign is not None else Progress(self.size, self.size)
+        return self._foreign.progress if self._foreign is not None else ReadProgress(self.size, self.size)
 
     @property
     def size(self) -> int:

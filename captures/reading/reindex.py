@@ -16,7 +16,7 @@ from ..pcap import packets
 from ..pcap.pcapng import CaptureReader
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.regular_files import open_file
-from ..pcap.sources import Source
+from ..pcap.sources import CaptureSource
 from ..recording.index import CONTINUED, Head, Index, IndexEncoder, IndexFiles
 from ..recording.segment import APPLICATION, FINAL, parse_sync
 from ..recording.segment import CONTINUED as SEGMENT_CONTINUED
@@ -48,13 +48,13 @@ def read_identity(file: BinaryIO, name: str = "") -> Identity | None:
     return identity(reader.comment, reader.application)
 
 
-def first_time(source: Source) -> int:
+def first_time(source: CaptureSource) -> int:
     """The time of a capture's first packet; 0 when it has none."""
     first = next(CaptureReader(source.file, str(source.path)).packets(), None)
     return first.time_ns if first is not None else 0
 
 
-class Builder:
+class IndexBuilder:
     """Builds the index of one capture file. `own`: it is a segment of a recording."""
 
     def __init__(self, own: Identity | None, ports: Collection[int] = KAFKA_PORTS) -> None:
@@ -105,16 +105,16 @@ def final_flags(reader: CaptureReader) -> int | None:
     return sync.flags if sync is not None and sync.flags & FINAL else None
 
 
-def build(file: BinaryIO, name: str, ports: Collection[int] = KAFKA_PORTS) -> tuple[Builder, CaptureReader]:
+def build(file: BinaryIO, name: str, ports: Collection[int] = KAFKA_PORTS) -> tuple[IndexBuilder, CaptureReader]:
     """Read an open capture file from its beginning. Raises `NotACapture`."""
     own = read_identity(file, name)
     reader = DamageTolerantReader(file, name) if own else CaptureReader(file, name)
-    builder = Builder(own, ports)
+    builder = IndexBuilder(own, ports)
     builder.build(reader)
     return builder, reader
 
 
-def in_memory(builder: Builder) -> Index:
+def in_memory(builder: IndexBuilder) -> Index:
     """The index that a builder has made."""
     recording, number = builder.own or (_FOREIGN_IDENTITY, 0)
     return Index.from_encoder(builder.encoder, Head(0, number, recording, -1, -1, -1))

@@ -13,7 +13,7 @@ from ..pcap.regular_files import open_file
 from ..recording.index import RECORD, IndexEncoder, IndexFiles, Record, open_index, paths
 from .damage import Damage, DamageTolerantReader
 from .reader import INTERRUPTED, being_written, files_in
-from .reindex import Builder, read_identity
+from .reindex import IndexBuilder, read_identity
 
 FINE, REBUILT, WRONG, LIVE, FOREIGN, UNREADABLE = "fine", "rebuilt", "wrong", "live", "foreign", "unreadable"
 """States of a file: all is well; its index was made anew; its index, or the segment, is not right; it is being recorded;
@@ -23,7 +23,7 @@ _ANEW = "it is read anew whenever it is opened"
 
 
 @dataclass(slots=True)
-class Verdict:
+class FileCheck:
     """The result for one file. `index`: what is, or was, wrong with its index, "" if nothing; `damage`: bytes of the
     segment that are not what was recorded; `note`: how it ends, if not in order."""
 
@@ -87,23 +87,23 @@ def files_of(path: Path) -> list[Path]:
     return [found for _, found in sorted(files_in(path).items())]
 
 
-def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda read: None) -> Verdict:
+def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda read: None) -> FileCheck:
     """Read a file and hold its index to it. `write`: make the index anew where it is not right (by a temporary name; the
     segment itself is never touched). `tick` hears how many bytes were read. Raises OSError when that is impossible."""
     try:
         with open_file(path) as file:
             own = read_identity(file, str(path))
             if own is None:
-                return Verdict(path, FOREIGN)
+                return FileCheck(path, FOREIGN)
             if path.suffix == ".part" and being_written(file):
-                return Verdict(path, LIVE)
+                return FileCheck(path, LIVE)
             reader = _Reader(file, str(path), tick)
-            builder = Builder(own)
+            builder = IndexBuilder(own)
             builder.build(reader)
     except NotACapture as error:
-        return Verdict(path, UNREADABLE, note=str(error).removeprefix(f"{path}: "))
+        return FileCheck(path, UNREADABLE, note=str(error).removeprefix(f"{path}: "))
     encoder = builder.encoder
-    verdict = Verdict(path, FINE, len(encoder.records) // RECORD.size)
+    verdict = FileCheck(path, FINE, len(encoder.records) // RECORD.size)
     verdict.index = _compared(path, encoder, bool(reader.damage))
     verdict.damage = tuple(reader.damage)
     if not reader.damage:
@@ -156,7 +156,7 @@ def _different(found: bytes, made: bytes) -> str:
     return f"{len(differing)} of its records are wrong, the first is number {differing[0]} ({', '.join(fields)})"
 
 
-def _write(path: Path, builder: Builder) -> None:
+def _write(path: Path, builder: IndexBuilder) -> None:
     """Put a new index in the place of the old one."""
     assert builder.own is not None
     name = path.name.removesuffix(".part").removesuffix(".pcapng")

@@ -45,7 +45,7 @@ _MORE = 20  # reasons that came while one was being written, and are listed
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class FlightReason:
     """Why a flight recording is written. `kind`: "filter", "finding", "asked" or "signal"; `text`: in a line; `label`: what
     its name begins with; `about`: facts, such as the exchange."""
 
@@ -109,7 +109,7 @@ class _Writing:
     name: str
     path: Path
     lock: int  # its directory, locked: readers see that it is being written
-    reason: Reason
+    reason: FlightReason
     until: float  # monotonic
     others: int = 0
     more: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ class FlightRecorder:
 
     # reasons
 
-    def trigger(self, reason: Reason, others: int = 0) -> Triggered:
+    def trigger(self, reason: FlightReason, others: int = 0) -> Triggered:
         """Write one out for this reason (and `others` like it), or count it."""
         writing = self._writing
         if writing is not None:
@@ -192,7 +192,7 @@ class FlightRecorder:
 
     # writing
 
-    def _begin(self, reason: Reason, others: int, now: float) -> str:
+    def _begin(self, reason: FlightReason, others: int, now: float) -> str:
         source = self._source()
         if source is None:
             return "nothing is being recorded"

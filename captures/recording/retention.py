@@ -44,7 +44,7 @@ class Keep:
         return self.bytes is not None or self.seconds is not None
 
 
-class Segment(NamedTuple):
+class ClosedSegment(NamedTuple):
     """A closed segment: its file, its bytes with index and strings, and when it was written to last (s since the epoch)."""
 
     path: Path
@@ -67,9 +67,9 @@ class Retention:
         self.directory, self.keep, self.reserve = directory, keep, reserve
         self._ours: dict[tuple[str, int], bool] = {}  # by name and inode
 
-    def segments(self) -> tuple[list[Segment], int]:
+    def segments(self) -> tuple[list[ClosedSegment], int]:
         """The closed segments, oldest first, and the bytes of those that are being written."""
-        closed: list[Segment] = []
+        closed: list[ClosedSegment] = []
         written = 0
         known: dict[tuple[str, int], bool] = {}
         try:
@@ -92,7 +92,7 @@ class Retention:
             if path.suffix == ".part" and (_held(path) or time.time() - status.st_mtime < _SETTLED_SECONDS):
                 written += size
             else:
-                closed.append(Segment(path, size, status.st_mtime))
+                closed.append(ClosedSegment(path, size, status.st_mtime))
         self._ours = known
         return closed, written
 
@@ -101,7 +101,7 @@ class Retention:
         now = time.time() if now is None else now
         closed, written = self.segments()
         total = sum(segment.bytes for segment in closed) + max(written, self.reserve)
-        removed: list[Segment] = []
+        removed: list[ClosedSegment] = []
         failed = ""
         for segment in closed:
             over = self.keep.bytes is not None and total > self.keep.bytes

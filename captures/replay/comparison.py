@@ -27,7 +27,7 @@ from ...decoder.schema import facts
 from .mapping import IdMapping, request_scope
 from .partial_requests import PRODUCE, is_retriable, partitions_to_retry
 from .preparer import Preparer
-from .rewrite import Pair, Translate, pairs, read
+from .rewrite import Translate, ValuePair, pairs, read
 from .roles import Role
 from .version_conversion import API_VERSIONS, answer_at, folds
 
@@ -267,7 +267,7 @@ _OF_BROKERS = frozenset({"brokers", "node_endpoints", "endpoints", "log_dirs", "
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """One field that differs. Values are of JSON's types; error codes are names."""
 
     path: str
@@ -286,7 +286,7 @@ class Comparer:
         self._preparer = preparer
         self._assignments: dict[tuple[str, str], list[Message | None]] = {}
 
-    def differences(self, exchange: Exchange, got: Message, recorded: Message | None) -> list[Difference]:
+    def differences(self, exchange: Exchange, got: Message, recorded: Message | None) -> list[FieldDifference]:
         """The differences of `got` from the recorded response. Empty if there is none to compare with."""
         asked = exchange.request_message
         if asked is None or recorded is None:
@@ -299,7 +299,7 @@ class Comparer:
             if recorded.to_dict() != got.to_dict():
                 self._leave("versions and features that brokers offer")
             return []
-        found: list[Difference] = []
+        found: list[FieldDifference] = []
         excused: list[str] = []
         translate = self._translator(asked)
         if recorded.api_key in _HEARTBEATS:
@@ -320,18 +320,18 @@ class Comparer:
             if answer.to_dict().get("assignment") is not None:
                 last[side] = answer
 
-    def differing_assignments(self) -> list[Difference]:
+    def differing_assignments(self) -> list[FieldDifference]:
         """Members of groups that ended with another assignment than when recorded."""
         found = []
         for (group, member), (recorded, got) in self._assignments.items():
             path = f"last assignment of {member} in {group}"
             if recorded is None or got is None:
                 if recorded is not got:
-                    found.append(Difference(path, *("none" if side is None else "one" for side in (recorded, got))))
+                    found.append(FieldDifference(path, *("none" if side is None else "one" for side in (recorded, got))))
                 continue
             for pair in pairs(recorded, got, self.mapping.translate):
                 if pair.path.startswith("assignment") and (one := self._one(-1, pair, [], self.mapping.translate)):
-                    found.append(Difference(f"{path}: {one.path}", one.recorded, one.got))
+                    found.append(FieldDifference(f"{path}: {one.path}", one.recorded, one.got))
         return found
 
     def _translator(self, asked: Message) -> Translate:
@@ -344,7 +344,7 @@ class Comparer:
 
         return translate
 
-    def _one(self, api_key: int, pair: Pair, excused: list[str], translate: Translate) -> Difference | None:
+    def _one(self, api_key: int, pair: ValuePair, excused: list[str], translate: Translate) -> FieldDifference | None:
         a, b, field, role = pair.recorded, pair.got, pair.field, pair.role
         if api_key in _HEARTBEATS and pair.path.startswith(("assignment", "active_tasks", "standby_tasks", "warmup_tasks")):
             return None if a == b else self._leave("assignments, with another heartbeat")
@@ -368,16 +368,16 @@ class Comparer:
             return self._leave("nothing, said in two ways")
         if field.array and field.struct is None and a is not None and b is not None and sorted(a) == sorted(b):
             return None
-        return Difference(pair.path, _plain(field, pair.recorded), _plain(field, b))
+        return FieldDifference(pair.path, _plain(field, pair.recorded), _plain(field, b))
 
-    def _list(self, pair: Pair) -> Difference | None:
+    def _list(self, pair: ValuePair) -> FieldDifference | None:
         a = [self.mapping.translate(pair.role, item, pair.scope) for item in pair.recorded or ()]  # type: ignore[arg-type]
         b = list(pair.got or ())
         if sorted(map(repr, a)) == sorted(map(repr, b)):
             return None
-        return Difference(pair.path, _plain(pair.field, pair.recorded), _plain(pair.field, b))
+        return FieldDifference(pair.path, _plain(pair.field, pair.recorded), _plain(pair.field, b))
 
-    def _row(self, api_key: int, pair: Pair) -> Difference | None:
+    def _row(self, api_key: int, pair: ValuePair) -> FieldDifference | None:
         name = pair.field.name
         if api_key in FETCHES:
             return self._leave("partitions that an answer to a fetch is silent of")
@@ -385,9 +385,9 @@ class Comparer:
             return self._leave("brokers")
         if pair.missing == "recording" and (api_key == _LIST_GROUPS or not _asked_for(pair)):
             return self._leave("topics and groups that nobody asked for")
-        return Difference(pair.path, _key(pair.recorded), _key(pair.got), "" if pair.missing == "count" else "only one has it")
+        return FieldDifference(pair.path, _key(pair.recorded), _key(pair.got), "" if pair.missing == "count" else "only one has it")
 
-    def _error(self, pair: Pair, excused: list[str]) -> Difference | None:
+    def _error(self, pair: ValuePair, excused: list[str]) -> FieldDifference | None:
         a, b = pair.recorded, pair.got
         if a == b:
             return None
@@ -398,9 +398,9 @@ class Comparer:
         if b in _TIMING and not a and Role.GROUP in pair.scope and b == facts.error_code("REBALANCE_IN_PROGRESS"):
             excused.append(inside)
             return self._leave("rebalances at another moment")
-        return Difference(pair.path, facts.error_name(a), facts.error_name(b), ERROR)
+        return FieldDifference(pair.path, facts.error_name(a), facts.error_name(b), ERROR)
 
-    def _leave(self, why: str) -> Difference | None:
+    def _leave(self, why: str) -> FieldDifference | None:
         self.ignored[why] += 1
         return None
 
@@ -438,7 +438,7 @@ def _names_brokers(field: FieldPlan) -> bool:
     return struct is not None and bool(struct.fields) and struct.fields[0].entity == "brokerId"
 
 
-def _asked_for(pair: Pair) -> bool:
+def _asked_for(pair: ValuePair) -> bool:
     """Whether a row that only the target has is one of something asked for: lists of everything have no scope."""
     return pair.field.name not in ("topics", "groups", "resources", "entries")
 

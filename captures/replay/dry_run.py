@@ -10,7 +10,7 @@ from .mapping import IdMapping, UnknownId
 from .preparer import FIND_COORDINATOR, Preparer
 from .rewrite import read
 from .roles import Role
-from .script import Call, Script, StepKind, has_producer
+from .script import RecordedCall, Script, StepKind, has_producer
 
 # Who is who at the target is known only when it has answered.
 _ANSWERED = {
@@ -31,7 +31,7 @@ class PlannedRequest:
     """One request. `version`: what it would be sent at, None where it is skipped; `why` gives the reason. `renamed`:
     replaced values by field; `mapped`: fields that answers of the target decide."""
 
-    call: Call
+    call: RecordedCall
     version: int | None
     why: str
     renamed: tuple[str, ...]
@@ -40,7 +40,7 @@ class PlannedRequest:
 
 def planned_requests(script: Script, mapping: IdMapping, preparer: Preparer) -> Iterator[PlannedRequest]:
     """Every request of a script; it is read once, requests whose answers come late wait for them."""
-    waiting: dict[int, Call] = {}
+    waiting: dict[int, RecordedCall] = {}
     for step in script.steps():
         if step.call is None:
             continue
@@ -55,7 +55,7 @@ def planned_requests(script: Script, mapping: IdMapping, preparer: Preparer) -> 
         yield _planned_request(call, script, mapping, preparer)
 
 
-def _planned_request(call: Call, script: Script, mapping: IdMapping, preparer: Preparer) -> PlannedRequest:
+def _planned_request(call: RecordedCall, script: Script, mapping: IdMapping, preparer: Preparer) -> PlannedRequest:
     script.make_ready(call)
     message = call.exchange.request_message
     if call.skip is not None or message is None:

@@ -1,6 +1,6 @@
 """Ids, epochs, generations and offsets of the recording mapped to the target's, learned from pairs of answers.
 
-`Names` are the user's own mappings (topics, groups, transactional ids, client ids); an `OffsetMap` gives for every offset of a
+`NameMap` are the user's own mappings (topics, groups, transactional ids, client ids); an `OffsetMap` gives for every offset of a
 recorded partition the one in the target's log.
 """
 
@@ -24,7 +24,7 @@ from .roles import Role
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameMap:
     """Recorded name -> name at the target; what is not listed keeps its name."""
 
     topics: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class RecordedCluster:
 class IdMapping:
     """Names of the recording -> names of the target."""
 
-    def __init__(self, names: Names, recorded: RecordedCluster) -> None:
+    def __init__(self, names: NameMap, recorded: RecordedCluster) -> None:
         self.names, self.recorded = names, recorded
         self.topic_ids: dict[bytes, bytes] = {}
         self.topics: dict[str, bytes] = {}

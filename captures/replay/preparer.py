@@ -20,7 +20,7 @@ from .mapping import IdMapping
 from .partial_requests import partitions_of, with_partitions
 from .rewrite import Scope, changed, with_values
 from .roles import Role
-from .script import Call, has_producer
+from .script import RecordedCall, has_producer
 from .version_conversion import API_VERSIONS, Lossy, at_version, candidates
 
 FETCH = facts.api_key("Fetch")
@@ -38,7 +38,7 @@ class _Session:
         self.topics: dict[Any, dict[int, Any]] = {}
 
 
-class FetchSessions:
+class RecordedFetchSessions:
     """All sessions of a recording, by the id they had in it."""
 
     def __init__(self) -> None:
@@ -140,10 +140,10 @@ class Preparer:
 
     def __init__(self, mapping: IdMapping, offers: Mapping[int, tuple[int, int]] | None) -> None:
         self.mapping, self.offers = mapping, offers
-        self.sessions = FetchSessions()
+        self.sessions = RecordedFetchSessions()
         self._offered_version: dict[tuple[int, int], int | None] = {}
 
-    def unchanged(self, call: Call) -> bool:
+    def unchanged(self, call: RecordedCall) -> bool:
         """Whether the request can be sent as it was recorded, but for its correlation id."""
         exchange = call.exchange
         return call.plain and call.taken is None and self.version(exchange.api_key, exchange.api_version) == exchange.api_version
@@ -165,7 +165,7 @@ class Preparer:
         self._offered_version[api_key, version] = found
         return found
 
-    def request(self, call: Call) -> Message:
+    def request(self, call: RecordedCall) -> Message:
         """The request for the target. Raises UnknownId (a later answer has to provide an id), CannotSend."""
         exchange = call.exchange
         message = exchange.request_message
@@ -186,7 +186,7 @@ class Preparer:
             new = with_partitions(new, partitions_of(new) - partitions_of(call.taken))
         return self._renamed_client(new)
 
-    def answered(self, call: Call, got: Message) -> None:
+    def answered(self, call: RecordedCall, got: Message) -> None:
         """An answer has come that a session is made or lost by."""
         asked = call.exchange.request_message
         if asked is None or asked.api_key != FETCH:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.schema import facts
-from .comparison import Difference
-from .script import Call
+from .comparison import FieldDifference
+from .script import RecordedCall
 
 _KEPT = 1000
 MS = 1_000_000
@@ -41,7 +41,7 @@ def _percentiles(values: array[int]) -> dict[str, float]:
 
 
 @dataclass
-class Report:
+class ReplayReport:
     """Filled while a replay runs. `differences` keeps the first 1,000; `different` counts all, by API and field."""
 
     sent: int = 0
@@ -63,12 +63,12 @@ class Report:
     interrupted: bool = False
     warnings: list[str] = field(default_factory=list)
 
-    def skip(self, call: Call, why: str) -> None:
+    def skip(self, call: RecordedCall, why: str) -> None:
         """A request was left out."""
         what = f"{call.exchange.api} v{call.exchange.api_version}: {why}"
         self.skipped[what] += 1
 
-    def fail(self, call: Call, why: str) -> None:
+    def fail(self, call: RecordedCall, why: str) -> None:
         """A request could not be sent, or its answer not be read: a difference."""
         what = f"{call.exchange.api} v{call.exchange.api_version}: {why}"
         self.failed[what] += 1
@@ -77,7 +77,7 @@ class Report:
         """Something worth knowing that is no difference."""
         self.notes[what] += 1
 
-    def differ(self, call: Call, found: list[Difference]) -> None:
+    def differ(self, call: RecordedCall, found: list[FieldDifference]) -> None:
         """An answer was otherwise than recorded."""
         exchange = call.exchange
         for each in found:
@@ -97,13 +97,13 @@ class Report:
                     }
                 )
 
-    def differ_at_the_end(self, api: str, what: str, found: Difference) -> None:
+    def differ_at_the_end(self, api: str, what: str, found: FieldDifference) -> None:
         """The outcome of all was otherwise; `what` names the kind."""
         self.different[what] += 1
         if len(self.differences) < _KEPT:
             self.differences.append({"api": api, "path": found.path, "recorded": found.recorded, "got": found.got})
 
-    def took(self, call: Call, replayed_ns: int) -> None:
+    def took(self, call: RecordedCall, replayed_ns: int) -> None:
         self.latencies.setdefault(call.exchange.api_key, Latencies()).add(call.exchange.latency_ns, replayed_ns)
 
     @property

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import FieldPlan, StructPlan
-from ...decoder.codec.splice import Splicer
-from .roles import Branch, Role, Tree, tree
+from ...decoder.codec.splice import BodySplicer
+from .roles import Branch, Role, RoleTree, tree
 
 Scope = Mapping[Role, Any]
 Change = Callable[[Role, Any, Scope, str], Any]
@@ -36,7 +36,7 @@ _SCOPE_ROLES = frozenset(
 )
 
 
-def tree_of(message: Message) -> Tree:
+def tree_of(message: Message) -> RoleTree:
     """The roles of a message."""
     return tree(message.plan.kind, message.api_key, message.api_version)
 
@@ -51,11 +51,11 @@ def changed(message: Message, change: Change) -> Message:
 
 def with_values(message: Message, values: tuple[Any, ...]) -> Message:
     """The message with these values; fields that are the same objects keep their bytes."""
-    frame = Splicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
+    frame = BodySplicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
     return Message(message.plan, values, frame, message.body_start, message.header, message.trailing)
 
 
-def rewrite(of: Tree, values: tuple[Any, ...], change: Change, scope: Scope) -> tuple[Any, ...]:
+def rewrite(of: RoleTree, values: tuple[Any, ...], change: Change, scope: Scope) -> tuple[Any, ...]:
     """The values of a struct after `change`."""
     scope = _widened(of, values, scope)
     new: list[Any] | None = None
@@ -86,7 +86,7 @@ def _rewritten(branch: Branch, old: Any, change: Change, scope: Scope) -> Any:
     return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
 
 
-class FieldValue(NamedTuple):
+class RoleValue(NamedTuple):
     """A value with a role, and where it stands. name: the field's."""
 
     role: Role
@@ -95,7 +95,7 @@ class FieldValue(NamedTuple):
     name: str
 
 
-def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iterator[FieldValue]:
+def visit(of: RoleTree, values: tuple[Any, ...], scope: Scope | None = None) -> Iterator[RoleValue]:
     """Every value with a role that is not null."""
     scope = _widened(of, values, scope or {})
     for branch in of.branches:
@@ -107,10 +107,10 @@ def visit(of: Tree, values: tuple[Any, ...], scope: Scope | None = None) -> Iter
             if branch.inside is not None:
                 yield from visit(branch.inside, item, scope)
             elif branch.role is not None:
-                yield FieldValue(branch.role, item, scope, branch.field.name)
+                yield RoleValue(branch.role, item, scope, branch.field.name)
 
 
-def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
+def _widened(of: RoleTree, values: tuple[Any, ...], scope: Scope) -> Scope:
     naming = _naming_fields(of)
     if not naming:
         return scope
@@ -124,7 +124,7 @@ def _widened(of: Tree, values: tuple[Any, ...], scope: Scope) -> Scope:
 
 
 @cache
-def _naming_fields(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
+def _naming_fields(of: RoleTree) -> tuple[tuple[int, Role, int | None], ...]:
     """The fields of a struct that are the scope of the others; with a resource's name the field of its type."""
     names = [field.name for field in of.of.fields]
     types = next((names.index(name) for name in ("resource_type", "resource_type_filter", "key_type") if name in names), None)
@@ -138,7 +138,7 @@ def _naming_fields(of: Tree) -> tuple[tuple[int, Role, int | None], ...]:
 # --- two messages side by side -----------------------------------------------------------------------------------
 
 
-class Pair:
+class ValuePair:
     """Two values that stand at the same place of two messages of one API. `missing`: one side lacks it (a row of an
     array; `missing` names the side)."""
 
@@ -163,7 +163,7 @@ Translate = Callable[[Role, Any, Scope], Any]
 """(role, recorded value, scope) -> what it is called at the target."""
 
 
-def pairs(recorded: Message, got: Message, translate: Translate, scope: Scope | None = None) -> Iterator[Pair]:
+def pairs(recorded: Message, got: Message, translate: Translate, scope: Scope | None = None) -> Iterator[ValuePair]:
     """Every pair of values of two responses (or requests), which may be of different versions: fields that only one
     version has are left out. Rows of arrays are matched by what names them (a topic, a partition, a map key), else by
     position. `scope`: what the request named (a group, say) and the answers do not repeat."""
@@ -174,14 +174,14 @@ def pairs(recorded: Message, got: Message, translate: Translate, scope: Scope | 
 
 def _struct_pairs(
     plan: StructPlan,
-    roles: Tree | None,
+    roles: RoleTree | None,
     values: tuple[Any, ...],
     other: StructPlan,
     others: tuple[Any, ...],
     prefix: str,
     scope: Scope,
     translate: Translate,
-) -> Iterator[Pair]:
+) -> Iterator[ValuePair]:
     if roles is not None:
         scope = _widened(roles, values, scope)
     branches, positions = _branches(roles), _positions(other)
@@ -194,7 +194,7 @@ def _struct_pairs(
         a, b, path = values[at], others[there], prefix + field.name
         role, volatile = (branch.role, branch.volatile) if branch else (None, False)
         if field.struct is None or theirs.struct is None or a is None or b is None:
-            yield Pair(path, field, role, volatile, a, b, scope)
+            yield ValuePair(path, field, role, volatile, a, b, scope)
         elif not field.array:
             inside = branch.inside if branch else None
             yield from _struct_pairs(field.struct, inside, a, theirs.struct, b, path + ".", scope, translate)
@@ -204,19 +204,19 @@ def _struct_pairs(
 
 def _rows(
     field: FieldPlan,
-    roles: Tree | None,
+    roles: RoleTree | None,
     rows: Sequence[Any],
     other: StructPlan,
     others: Sequence[Any],
     path: str,
     scope: Scope,
     translate: Translate,
-) -> Iterator[Pair]:
+) -> Iterator[ValuePair]:
     assert field.struct is not None
     keys = _keys(field.struct, roles, other)
     if not keys:
         if len(rows) != len(others):
-            yield Pair(path, field, None, False, len(rows), len(others), scope, "count")
+            yield ValuePair(path, field, None, False, len(rows), len(others), scope, "count")
         for number, (a, b) in enumerate(zip(rows, others, strict=False)):
             yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, translate)
         return
@@ -232,14 +232,14 @@ def _rows(
             b = twins.pop(0)
             yield from _struct_pairs(field.struct, roles, a, other, b, f"{path}[{number}].", scope, translate)
         else:
-            yield Pair(f"{path}[{number}]", field, None, False, key, None, scope, "answer")
+            yield ValuePair(f"{path}[{number}]", field, None, False, key, None, scope, "answer")
     for key, left in found.items():
         for _ in left:
-            yield Pair(path, field, None, False, None, key, scope, "recording")
+            yield ValuePair(path, field, None, False, None, key, scope, "recording")
 
 
 @cache
-def _branches(roles: Tree | None) -> dict[int, Branch]:
+def _branches(roles: RoleTree | None) -> dict[int, Branch]:
     return {branch.at: branch for branch in roles.branches} if roles is not None else {}
 
 
@@ -262,7 +262,7 @@ _NAMING = (
 
 
 @cache
-def _keys(plan: StructPlan, roles: Tree | None, other: StructPlan) -> tuple[tuple[int, int, Role | None], ...]:
+def _keys(plan: StructPlan, roles: RoleTree | None, other: StructPlan) -> tuple[tuple[int, int, Role | None], ...]:
     """The fields that name a row: (position here, position there, role)."""
     there = _positions(other)
     branches = _branches(roles)
@@ -278,9 +278,9 @@ def _keys(plan: StructPlan, roles: Tree | None, other: StructPlan) -> tuple[tupl
     )
 
 
-def read(message: Message | None) -> Iterator[FieldValue]:
+def read(message: Message | None) -> Iterator[RoleValue]:
     """`visit` over a message; nothing for None."""
     return visit(tree_of(message), message.values) if message is not None else iter(())
 
 
-__all__ = ["Change", "FieldValue", "Pair", "Scope", "changed", "pairs", "read", "rewrite", "tree_of", "visit", "with_values"]
+__all__ = ["Change", "RoleValue", "Scope", "ValuePair", "changed", "pairs", "read", "rewrite", "tree_of", "visit", "with_values"]

@@ -96,7 +96,7 @@ _MOVING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RolePlace:
     """A field with a role. `path` is as `decoder.codec.project` takes it: ``topics[*].partitions[*].base_offset``; an array
     of plain values has the role for its items and ends with ``[*]``. `steps` are the fields' positions in the plan's
     tuples. `volatile`: two answers that mean the same may differ here."""
@@ -108,7 +108,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class RoleTree:
     """The fields of a struct that have a role, or hold structs that have one: (position in the plan, field, its role or
     None, the tree inside or None)."""
 
@@ -118,50 +118,50 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """One field of a `Tree`."""
+    """One field of a `RoleTree`."""
 
     at: int
     field: FieldPlan
     role: Role | None
     volatile: bool
-    inside: Tree | None
+    inside: RoleTree | None
 
 
 @cache
-def tree(kind: str, api_key: int, version: int) -> Tree:
+def tree(kind: str, api_key: int, version: int) -> RoleTree:
     """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.codec.plan`."""
     of = plan(kind, api_key, version)
     secrets = credential_paths(Direction.REQUEST if kind == "request" else Direction.RESPONSE, api_key)
     hidden = frozenset(pattern.pattern.replace("\\[\\d+\\]", "[*]").replace("\\", "") for pattern in secrets)
     found = _tree(of.root, of.api, "", "", hidden)
-    return found or Tree(of.root, ())
+    return found or RoleTree(of.root, ())
 
 
 @cache
-def places(kind: str, api_key: int, version: int) -> tuple[Place, ...]:
+def places(kind: str, api_key: int, version: int) -> tuple[RolePlace, ...]:
     """The fields that have a role, in the order of the plan."""
-    out: list[Place] = []
+    out: list[RolePlace] = []
     _list(tree(kind, api_key, version), "", (), out)
     return tuple(out)
 
 
 @cache
 def paths(kind: str, api_key: int, version: int) -> dict[str, Role]:
-    """The roles by path; see `Place`."""
+    """The roles by path; see `RolePlace`."""
     return {place.path: place.role for place in places(kind, api_key, version)}
 
 
-def _list(of: Tree, prefix: str, steps: tuple[int, ...], out: list[Place]) -> None:
+def _list(of: RoleTree, prefix: str, steps: tuple[int, ...], out: list[RolePlace]) -> None:
     for branch in of.branches:
         path = prefix + branch.field.name + ("[*]" if branch.field.array else "")
         here = (*steps, branch.at)
         if branch.role is not None:
-            out.append(Place(path, branch.role, branch.volatile, here))
+            out.append(RolePlace(path, branch.role, branch.volatile, here))
         if branch.inside is not None:
             _list(branch.inside, path + ".", here, out)
 
 
-def _tree(of: StructPlan, api: str, inside_of: str, prefix: str, hidden: frozenset[str]) -> Tree | None:
+def _tree(of: StructPlan, api: str, inside_of: str, prefix: str, hidden: frozenset[str]) -> RoleTree | None:
     branches = []
     for at, field in enumerate(of.fields):
         path = prefix + field.name + ("[*]" if field.array else "")
@@ -170,7 +170,7 @@ def _tree(of: StructPlan, api: str, inside_of: str, prefix: str, hidden: frozens
         if role is not None or inside is not None:
             moving = role is Role.OFFSET and field.name in _MOVING
             branches.append(Branch(at, field, role, role in VOLATILE or moving, inside))
-    return Tree(of, tuple(branches)) if branches else None
+    return RoleTree(of, tuple(branches)) if branches else None
 
 
 # --- rules -------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class StepKind(IntEnum):
     CLOSE = 3
 
 
-class Call:
+class RecordedCall:
     """One recorded request with its answer. `skip`: why it is not sent. `plain`: nothing in it has to change.
     `left_out`: the partitions of a Produce request that are not sent, in the recording's words.
     `taken`: the target's answer for the part of a Produce request that it took; the rest is to be sent again.
@@ -81,13 +81,13 @@ class Call:
         return None if message is None or forbidden_null(self.exchange.response_view) is not None else message
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """One step: what to do, when (ns since the recording's first step), on which recorded connection."""
 
     kind: StepKind
     due_ns: int
     connection: int
-    call: Call | None = None
+    call: RecordedCall | None = None
     by: str = ""
     """who closed the connection: "client", "broker", or "" where that was not seen"""
     broker: str = ""
@@ -109,12 +109,12 @@ class Script:
         self._events = events
         self._policy, self._wanted, self._renames = policy, wanted, renames
         self._topics = Topics()
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, RecordedCall] = {}
         self._first_ns: int | None = None
         self._open: set[int] = set()
         self._last_ns = 0
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ScriptStep]:
         """The steps, in the order in which things were complete."""
         for event in self._events:
             if isinstance(event, RequestSeen):
@@ -122,11 +122,11 @@ class Script:
                 due = self._since(exchange.request_time_ns)
                 if exchange.connection not in self._open:
                     self._open.add(exchange.connection)
-                    yield Step(StepKind.OPEN, due, exchange.connection, broker=exchange.broker)
-                call = Call(self.requests, exchange.connection, due, exchange)
+                    yield ScriptStep(StepKind.OPEN, due, exchange.connection, broker=exchange.broker)
+                call = RecordedCall(self.requests, exchange.connection, due, exchange)
                 self.requests += 1
                 self._calls[id(exchange)] = call
-                yield Step(StepKind.SEND, due, exchange.connection, call)
+                yield ScriptStep(StepKind.SEND, due, exchange.connection, call)
             elif isinstance(event, ExchangeDone):
                 exchange = event.exchange
                 done = self._calls.pop(id(exchange), None)
@@ -136,21 +136,21 @@ class Script:
                 self._learn(exchange)
                 self.make_ready(done)
                 if exchange.response is not None:
-                    yield Step(StepKind.ANSWER, self._since(exchange.response_time_ns), exchange.connection, done)
+                    yield ScriptStep(StepKind.ANSWER, self._since(exchange.response_time_ns), exchange.connection, done)
             elif isinstance(event, Opened):
                 if event.established and event.connection not in self._open:
                     self._open.add(event.connection)
-                    yield Step(StepKind.OPEN, self._since(event.time_ns), event.connection, broker=event.broker)
+                    yield ScriptStep(StepKind.OPEN, self._since(event.time_ns), event.connection, broker=event.broker)
             elif isinstance(event, Closed):
                 if event.connection in self._open:
                     self._open.discard(event.connection)
-                    yield Step(StepKind.CLOSE, self._since(event.time_ns), event.connection, by=event.by)
+                    yield ScriptStep(StepKind.CLOSE, self._since(event.time_ns), event.connection, by=event.by)
             elif isinstance(event, Missing):
                 self._count("gaps in the recording")
             elif isinstance(event, NonKafkaData):
                 self._count("SASL tokens" if "SASL" in event.opaque.reason else "bytes that are no requests")
 
-    def make_ready(self, call: Call) -> None:
+    def make_ready(self, call: RecordedCall) -> None:
         """Decide what of a call is sent, now that as much is known of it as will be."""
         if call.ready:
             return

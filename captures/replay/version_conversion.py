@@ -15,8 +15,8 @@ from ...decoder.errors import EncodeError
 from ...decoder.records import Message as OldMessage
 from ...decoder.records import RecordsError, batches, encode_batch
 from ...decoder.schema import facts
-from ...decoder.schema.notation import Field
-from .roles import Role, Tree, tree
+from ...decoder.schema.notation import FieldLine
+from .roles import Role, RoleTree, tree
 
 API_VERSIONS, PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")
 _FIRST_BATCHES = 3
@@ -185,7 +185,7 @@ class _Carrier:
         self._ignorable = _ignorable(key, kind)
 
     def struct(
-        self, source: StructPlan, fields: dict[str, Any], of: StructPlan, roles: Tree | None, path: str
+        self, source: StructPlan, fields: dict[str, Any], of: StructPlan, roles: RoleTree | None, path: str
     ) -> dict[str, Any]:
         out: dict[str, Any] = {}
         there = {f.name: f for f in of.fields}
@@ -237,7 +237,7 @@ def _ignorable(key: int, kind: str) -> frozenset[str]:
     api = facts.api(key)
     definition = api.request if kind == "request" else api.response
 
-    def walk(fields: tuple[Field, ...]) -> set[str]:
+    def walk(fields: tuple[FieldLine, ...]) -> set[str]:
         found = {snake_case(f.name) for f in fields if f.ignorable}
         return found.union(*(walk(f.fields) for f in fields)) if fields else found
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .queries import REPORTS, Engine
+from .queries import REPORTS, QueryEngine
 from .report import Report, make
 
-__all__ = ["REPORTS", "Engine", "Report", "make"]
+__all__ = ["REPORTS", "QueryEngine", "Report", "make"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...decoder import compat
 from ...decoder.schema import facts
-from .queries import FORMATS, OFFERS, REPORTS, Engine
+from .queries import FORMATS, OFFERS, REPORTS, QueryEngine
 
 NAME = "compatibility"
 NEEDS = ("exchanges", "connections", "versions", "batches")
@@ -20,7 +20,7 @@ _ASKING = facts.api_key("ApiVersions")
 _Key = tuple[str | None, str | None, str | None]
 
 
-def rows(engine: Engine, against: str) -> list[dict[str, Any]]:
+def rows(engine: QueryEngine, against: str) -> list[dict[str, Any]]:
     """A row per client, the worst first. KeyError when there is no such release."""
     seen: dict[_Key, compat.ObservedClient] = {}
     hosts: Counter[_Key] = Counter()

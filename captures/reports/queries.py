@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from ...decoder.schema import facts
 
 
-class Engine(Protocol):
+class QueryEngine(Protocol):
     """Something that knows the tables and SQL."""
 
     @property
@@ -22,7 +22,7 @@ class Engine(Protocol):
         """The rows, as dicts of plain Python values."""
 
 
-class Query(NamedTuple):
+class ReportQuery(NamedTuple):
     """A report. `order`: columns to sort by, with `-` for the largest first. `over`: the column of time, for a chart."""
 
     title: str
@@ -51,7 +51,7 @@ _SOFTWARE = """SELECT capture_id, connection, max(software_name) AS software_nam
     FROM connections GROUP BY capture_id, connection"""
 
 REPORTS = {
-    "summary": Query(
+    "summary": ReportQuery(
         "All in all",
         "What the tables hold.",
         ("exchanges",),
@@ -59,7 +59,7 @@ REPORTS = {
             count(DISTINCT broker) AS brokers, {_SUMMED}, {_BYTES}, min(time_ns) AS first_ns, max(time_ns) AS last_ns,
             percentile(latency_ns, 0.5) AS p50_ns, percentile(latency_ns, 0.99) AS p99_ns FROM exchanges""",
     ),
-    "files": Query(
+    "files": ReportQuery(
         "Files",
         "What state the captures are in.",
         ("segments",),
@@ -67,7 +67,7 @@ REPORTS = {
             sum(exchanges) AS exchanges, sum(lost_bytes) AS lost_bytes FROM segments GROUP BY status""",
         ("-files",),
     ),
-    "clients": Query(
+    "clients": ReportQuery(
         "Clients, APIs and versions",
         "Who speaks which version of what; `refused` is UNSUPPORTED_VERSION.",
         ("exchanges", "connections"),
@@ -79,7 +79,7 @@ REPORTS = {
             GROUP BY e.client_id, s.software_name, s.software_version, e.api, e.api_key, e.api_version""",
         ("client_id", "software_name", "software_version", "api", "api_version"),
     ),
-    "errors": Query(
+    "errors": ReportQuery(
         "Errors",
         "Every error code in responses, wherever it stands.",
         ("errors",),
@@ -88,7 +88,7 @@ REPORTS = {
             max(time_ns) AS last_ns FROM errors GROUP BY api, error, error_code""",
         ("-errors", "api", "error"),
     ),
-    "errors-over-time": Query(
+    "errors-over-time": ReportQuery(
         "Errors over time",
         "How many of which error in each stretch of time.",
         ("errors",),
@@ -97,7 +97,7 @@ REPORTS = {
         ("start_ns", "error"),
         "start_ns",
     ),
-    "latency": Query(
+    "latency": ReportQuery(
         "Latency",
         "From the first byte of a request to the first byte of its response, by API, client id, broker and topic. Fetches wait for "
         "records as long as clients allow.",
@@ -111,7 +111,7 @@ REPORTS = {
                 WHERE state = 'paired' GROUP BY topic""",
         ("by_what", "-p99_ns", "name"),
     ),
-    "throughput": Query(
+    "throughput": ReportQuery(
         "Throughput",
         "Requests and bytes in each stretch of time.",
         ("exchanges",),
@@ -120,7 +120,7 @@ REPORTS = {
         ("start_ns",),
         "start_ns",
     ),
-    "talkers": Query(
+    "talkers": ReportQuery(
         "Top talkers",
         "Who sends and fetches most.",
         ("exchanges",),
@@ -129,7 +129,7 @@ REPORTS = {
             FROM exchanges GROUP BY client_id, {_HOST}""",
         ("-response_bytes", "-request_bytes", "client_id", "host"),
     ),
-    "groups": Query(
+    "groups": ReportQuery(
         "Groups",
         "How steady consumer groups are: `generations` is how many the captures saw, `thrown_out` counts members that the "
         "coordinator did not know any more.",
@@ -148,7 +148,7 @@ REPORTS = {
                 FROM errors WHERE group_id IS NOT NULL GROUP BY group_id) e ON g.group_id = e.group_id""",
         ("-generations", "-thrown_out", "group_id"),
     ),
-    "producers": Query(
+    "producers": ReportQuery(
         "Producers",
         "How records are sent: small batches, no compression and acks=0 cost or risk something; `repeated` are batches of an "
         "idempotent producer that were sent again.",
@@ -169,7 +169,7 @@ REPORTS = {
             ON p.client_id IS NOT DISTINCT FROM r.client_id AND p.topic IS NOT DISTINCT FROM r.topic""",
         ("-batches", "client_id", "topic"),
     ),
-    "quotas": Query(
+    "quotas": ReportQuery(
         "Quotas",
         "Whom brokers have throttled, and for how long.",
         ("throttles",),
@@ -177,7 +177,7 @@ REPORTS = {
             min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM throttles GROUP BY client_id, api""",
         ("-sum_ms", "client_id", "api"),
     ),
-    "findings": Query(
+    "findings": ReportQuery(
         "Findings",
         "What is wrong, over all captures; each is explained by barnabas findings. A finding counts once per file that shows it.",
         ("findings",),

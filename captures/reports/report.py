@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import compatibility
-from .queries import REPORTS, Engine, Query
+from .queries import REPORTS, QueryEngine, ReportQuery
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 _CHART = 120
@@ -31,7 +31,7 @@ class Report:
 
 
 def make(
-    engine: Engine, names: Sequence[str] = (), against: str = "", seconds: float = 0.0
+    engine: QueryEngine, names: Sequence[str] = (), against: str = "", seconds: float = 0.0
 ) -> tuple[list[Report], list[str]]:
     """The reports (all, if none are named), and a line for each that had to be left out.
 
@@ -65,7 +65,7 @@ def make(
     return made, left_out
 
 
-def _report(engine: Engine, name: str, query: Query, bucket: int) -> Report:
+def _report(engine: QueryEngine, name: str, query: ReportQuery, bucket: int) -> Report:
     rows = engine.query(query.sql.format(bucket=bucket))
     for key in reversed(query.order):
         column = key.removeprefix("-")
@@ -74,7 +74,7 @@ def _report(engine: Engine, name: str, query: Query, bucket: int) -> Report:
     return Report(name, query.title, query.about, columns, rows, query.over)
 
 
-def stretch(engine: Engine) -> int:
+def stretch(engine: QueryEngine) -> int:
     """Seconds per interval, so that the time range of the tables fits a chart."""
     if "exchanges" not in engine.tables:
         return 3600

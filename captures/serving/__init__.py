@@ -1,20 +1,20 @@
 """A recording as a broker: the logic of `barnabas serve`, without sockets."""
 
-from .answers import DelayedReply, LiveRequest, NotRecorded, Reply, Session
-from .cluster import Offer
+from .answers import DelayedReply, LiveRequest, LiveSession, NotRecorded, Reply
+from .cluster import OfferMode
 from .engine import Engine
-from .usage import Content, Difference, Unused, whole_content
+from .usage import Content, UnrecordedRecord, Unused, whole_content
 
 __all__ = [
     "Content",
     "DelayedReply",
-    "Difference",
     "Engine",
     "LiveRequest",
+    "LiveSession",
     "NotRecorded",
-    "Offer",
+    "OfferMode",
     "Reply",
-    "Session",
+    "UnrecordedRecord",
     "Unused",
     "whole_content",
 ]  # fmt: skip

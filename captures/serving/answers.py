@@ -17,12 +17,12 @@ from ...decoder import Message
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan, snake_case
 from ...decoder.schema import facts
-from ...decoder.schema.notation import Field
+from ...decoder.schema.notation import FieldLine
 from .recorded_exchanges import RecordedExchange
 
 
 @dataclass(slots=True)
-class Session:
+class LiveSession:
     """One live connection. `local_host` is the host by which the client found the server. `fetch_session`: the id of the
     session of the Fetch being answered, 0 for none; `incremental`: that Fetch continues the session."""
 
@@ -36,7 +36,7 @@ class Session:
 class LiveRequest:
     """One live request. `now` is in seconds, of any clock that does not go back; `time_ms` is since the epoch."""
 
-    session: Session
+    session: LiveSession
     message: Message
     fields: dict[str, Any]
     now: float
@@ -233,7 +233,7 @@ def _ignorable(kind: str, api_key: int) -> frozenset[str]:
     definition = api.request if kind == "request" else api.response
     structs = dict(definition.structs)
 
-    def walk(fields: tuple[Field, ...], prefix: str) -> Iterator[str]:
+    def walk(fields: tuple[FieldLine, ...], prefix: str) -> Iterator[str]:
         for field in fields:
             path = prefix + snake_case(field.name)
             if field.ignorable:

@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, Session, convert_item
-from .recorded_answers import Progress, describe
+from .answers import LiveRequest, LiveSession, NotExpressible, NotRecorded, Reply, convert_item
+from .recorded_answers import ServingProgress, describe
 from .recorded_exchanges import TELEMETRY, RecordedExchange, RecordedExchanges, addresses
 
 UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
@@ -20,10 +20,10 @@ METADATA = facts.api_key("Metadata")
 _GROUP, _TRANSACTION = 0, 1
 
 
-class Cluster:
+class ServedCluster:
     """`ports` gives each node its served port; a client gets the host by which it found the server."""
 
-    def __init__(self, recorded: RecordedExchanges, progress: Progress, ports: dict[int, int]) -> None:
+    def __init__(self, recorded: RecordedExchanges, progress: ServingProgress, ports: dict[int, int]) -> None:
         self._recorded, self._progress, self._ports = recorded, progress, ports
         self._topics: dict[str, dict[int, tuple[RecordedExchange, dict[str, Any]]]] = defaultdict(dict)
         self._all: list[int] = []
@@ -150,7 +150,7 @@ class Cluster:
         found = next((known for (_, name), known in self._coordinators.items() if near and name == near[0]), None)
         return found[max(found)][0] if found else None
 
-    def readdress(self, fields: dict[str, Any], session: Session) -> None:
+    def readdress(self, fields: dict[str, Any], session: LiveSession) -> None:
         """Put the served addresses in place of the recorded ones."""
         places = addresses(fields)
         for path, node, host, port in places:
@@ -184,7 +184,7 @@ API_VERSIONS = facts.api_key("ApiVersions")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
 
 
-class Offer(StrEnum):
+class OfferMode(StrEnum):
     """Which APIs and versions clients are offered."""
 
     RECORDED = "recorded"
@@ -196,7 +196,7 @@ class Offer(StrEnum):
 class Offers:
     """The offered versions. `simulated` are the APIs that are answered at every known version."""
 
-    def __init__(self, recorded: RecordedExchanges, simulated: frozenset[str], offer: Offer) -> None:
+    def __init__(self, recorded: RecordedExchanges, simulated: frozenset[str], offer: OfferMode) -> None:
         self._fields: dict[str, Any] = {}
         self._nothing = not recorded.all
         ranges: dict[int, tuple[int, int]] = {}
@@ -206,7 +206,7 @@ class Offers:
                 self._fields = fields
         for item in self._fields.get("api_keys", ()):
             ranges[item["api_key"]] = item["min_version"], item["max_version"]
-        if offer is Offer.ANSWERABLE or not ranges:
+        if offer is OfferMode.ANSWERABLE or not ranges:
             ranges = self._answerable(recorded, simulated, ranges)
         if TELEMETRY[0] not in recorded.by_api:
             for key in TELEMETRY:

@@ -15,14 +15,14 @@ from ... import decoder
 from ...decoder import Exchange
 from ...decoder.codec.message_view import MessageView
 from ...decoder.schema import facts
-from .answers import DelayedReply, LiveRequest, NotRecorded, Reply, Session
-from .cluster import API_VERSIONS, Cluster, Offer, Offers
+from .answers import DelayedReply, LiveRequest, LiveSession, NotRecorded, Reply
+from .cluster import API_VERSIONS, OfferMode, Offers, ServedCluster
 from .generated_names import GeneratedNames
 from .groups import ClassicGroups, ConsumerGroups
 from .logs import Logs
 from .offsets import Offsets
 from .partitions import Partitions
-from .recorded_answers import Progress, RecordedAnswers
+from .recorded_answers import RecordedAnswers, ServingProgress
 from .recorded_exchanges import RecordedExchanges
 from .transactions import Transactions
 from .usage import Content, Produced, Usage
@@ -45,20 +45,20 @@ class Engine:
         exchanges: Iterable[Exchange],
         *,
         everything: bool = False,
-        offer: Offer = Offer.RECORDED,
+        offer: OfferMode = OfferMode.RECORDED,
         content: Content | None = None,
     ) -> None:
         self.recorded = recorded = RecordedExchanges(exchanges)
         self.ports: dict[int, int] = {}
         """The served port of every node; the server fills it in."""
         self.names = GeneratedNames(recorded)
-        self.progress = Progress(recorded)
+        self.progress = ServingProgress(recorded)
         self.logs = Logs(recorded, everything)
         self.counts: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
         self._recorded_answers = RecordedAnswers(recorded, self.progress)
-        self._cluster = Cluster(recorded, self.progress, self.ports)
+        self._cluster = ServedCluster(recorded, self.progress, self.ports)
         self._groups = ClassicGroups(recorded)
         self._offsets = Offsets(recorded, self._groups.judge)
         self._consumer_groups = ConsumerGroups(recorded, self.logs)
@@ -102,7 +102,7 @@ class Engine:
         """The recorded brokers by node id, as in answers to clients."""
         return self.recorded.brokers
 
-    def read(self, session: Session, frame: bytes, now: float, time_ms: int) -> LiveRequest:
+    def read(self, session: LiveSession, frame: bytes, now: float, time_ms: int) -> LiveRequest:
         """A live request. Raises `decoder.DecodeError` for one that cannot be read, and `NotRecorded` for an unknown
         version (but of ApiVersions, whose refusal names the versions that the client may use)."""
         try:

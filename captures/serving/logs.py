@@ -28,7 +28,7 @@ _SEQUENCES_KEPT = 8
 
 
 @dataclass(slots=True)
-class Entry:
+class LogEntry:
     """One batch, or one message of the old formats, with the offsets that it covers."""
 
     base: int
@@ -40,17 +40,17 @@ class Entry:
     control: bool = False
     transactional: bool = False
 
-    def moved(self, base: int) -> Entry:
+    def moved(self, base: int) -> LogEntry:
         """The same records at another offset."""
-        return Entry(
+        return LogEntry(
             base, base + self.last - self.base, _placed(self.data, base, self.last - self.base), self.timestamp,
             self.producer_id, self.control, self.transactional,
         )  # fmt: skip
 
 
-def read_entries(data: bytes) -> list[Entry]:
+def read_entries(data: bytes) -> list[LogEntry]:
     """The whole entries of a records field; what cannot be read, and an unfinished last one, are left out."""
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     try:
         for batch in records.batches(data):
             if isinstance(batch, Partial):
@@ -58,7 +58,7 @@ def read_entries(data: bytes) -> list[Entry]:
             whole = bytes(data[batch.start : batch.end])
             if isinstance(batch, Batch):
                 found.append(
-                    Entry(
+                    LogEntry(
                         batch.base_offset, batch.last_offset, whole, batch.max_timestamp, batch.producer_id,
                         batch.control, batch.transactional,
                     )
@@ -66,7 +66,7 @@ def read_entries(data: bytes) -> list[Entry]:
             else:
                 offsets = [record.offset for record in batch.records()] if batch.codec else [batch.offset]
                 base, last = min(offsets, default=batch.offset), max(offsets, default=batch.offset)
-                found.append(Entry(base, last, whole, -1 if batch.timestamp is None else batch.timestamp))
+                found.append(LogEntry(base, last, whole, -1 if batch.timestamp is None else batch.timestamp))
     except records.RecordsError:
         pass
     return found
@@ -90,8 +90,8 @@ class PartitionLog:
 
     start: int = 0
     end: int = 0
-    entries: list[Entry] = field(default_factory=list)
-    waiting: list[Entry] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
+    waiting: list[LogEntry] = field(default_factory=list)
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
     """(producer id, first offset, offset of the marker)"""
     open: dict[int, int] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class PartitionLog:
     """How many offsets the entries have that consumers were given, by their bases; without markers."""
     _sequences: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
-    def begin_with(self, entries: list[Entry], waiting: list[Entry], start: int, end: int) -> None:
+    def begin_with(self, entries: list[LogEntry], waiting: list[LogEntry], start: int, end: int) -> None:
         """Set the content before anything is produced."""
         self.start, self.end, self.entries, self.waiting = start, end, entries, waiting
         self._take_waiting()
@@ -110,11 +110,11 @@ class PartitionLog:
         """The last stable offset: what read_committed consumers may read up to."""
         return min(self.open.values(), default=self.end)
 
-    def append(self, data: bytes) -> tuple[int, list[Entry]]:
+    def append(self, data: bytes) -> tuple[int, list[LogEntry]]:
         """Take the records of a Produce request: the offset of the first one, and what was taken. A batch that is sent
         again (the same producer, epoch and sequence) is not taken twice."""
         first = self.end
-        taken: list[Entry] = []
+        taken: list[LogEntry] = []
         for batch in records.batches(data):
             if isinstance(batch, Batch):
                 again = self._again(batch)
@@ -143,7 +143,7 @@ class PartitionLog:
         del seen[:-_SEQUENCES_KEPT]
         return None
 
-    def _placed_message(self, message: Message) -> Entry:
+    def _placed_message(self, message: Message) -> LogEntry:
         """A message of the old formats, at the end of the log."""
         inner = list(message.records()) if message.codec else None
         if inner is None:
@@ -154,9 +154,9 @@ class PartitionLog:
             moved = [record._replace(offset=self.end + at) for at, record in enumerate(inner)]
             data, count = records.encode_messages_like(message, moved), len(moved)
         timestamp = -1 if message.timestamp is None else message.timestamp
-        return Entry(self.end, self.end + count - 1, data, timestamp)
+        return LogEntry(self.end, self.end + count - 1, data, timestamp)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: LogEntry) -> None:
         self.entries.append(entry)
         self.end = entry.last + 1
         self._take_waiting()
@@ -178,7 +178,7 @@ class PartitionLog:
             [Record(self.end, time_ms, key, value)], transactional=True, control=True, producer_id=producer_id,
             producer_epoch=epoch, partition_leader_epoch=0,
         )  # fmt: skip
-        self._add(Entry(self.end, self.end, data, time_ms, producer_id, True, True))
+        self._add(LogEntry(self.end, self.end, data, time_ms, producer_id, True, True))
 
     def read(self, offset: int, limit: int, committed: bool) -> tuple[bytes, list[tuple[int, int]]]:
         """Whole entries from `offset` on, up to `limit` bytes but at least one; and the (producer id, first offset) of
@@ -251,11 +251,11 @@ class Logs:
         self.live: set[Partition] = set()
         self.others: set[Partition] = set()
         """Partitions into which others than the recorded clients wrote."""
-        self.sent: dict[Partition, list[Entry]] = defaultdict(list)
+        self.sent: dict[Partition, list[LogEntry]] = defaultdict(list)
         """Records that recorded clients produced and brokers accepted, in order."""
-        self._own: dict[Partition, list[Entry]] = defaultdict(list)
-        self._unplaced: dict[Partition, list[Entry]] = defaultdict(list)
-        self._fetched: dict[Partition, dict[int, Entry]] = defaultdict(dict)
+        self._own: dict[Partition, list[LogEntry]] = defaultdict(list)
+        self._unplaced: dict[Partition, list[LogEntry]] = defaultdict(list)
+        self._fetched: dict[Partition, dict[int, LogEntry]] = defaultdict(dict)
         self._aborted: dict[Partition, set[tuple[int, int]]] = defaultdict(set)
         self._marks: dict[Partition, int] = {}
         self._count_partitions()

@@ -13,7 +13,7 @@ from ...decoder import records
 from ...decoder.schema import facts
 from .answers import DelayedReply, LiveRequest, NotRecorded, Outcomes, Reply
 from .logs import Logs
-from .recorded_answers import Progress
+from .recorded_answers import ServingProgress
 from .recorded_exchanges import RecordedExchange, RecordedExchanges
 from .usage import Produced
 
@@ -101,7 +101,7 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3
 class Partitions:
     """The APIs that leaders of partitions answer."""
 
-    def __init__(self, recorded: RecordedExchanges, logs: Logs, progress: Progress, produced: Produced) -> None:
+    def __init__(self, recorded: RecordedExchanges, logs: Logs, progress: ServingProgress, produced: Produced) -> None:
         self._recorded, self._logs, self._progress, self._produced_records = recorded, logs, progress, produced
         self._sessions = FetchSessions()
         self._listed: dict[Any, dict[int, tuple[RecordedExchange, dict[str, Any]]]] = defaultdict(dict)

@@ -28,7 +28,7 @@ SIMULATED = frozenset(
 """These are frequent, and what they change is simulated elsewhere: they mark no progress."""
 
 
-class Progress:
+class ServingProgress:
     """The position of live clients in the recording, by the changes they have made."""
 
     def __init__(self, recorded: RecordedExchanges) -> None:
@@ -90,7 +90,7 @@ class _RecordedItem(NamedTuple):
 class RecordedAnswers:
     """The answers of a recording to requests that need no state of their own."""
 
-    def __init__(self, recorded: RecordedExchanges, progress: Progress) -> None:
+    def __init__(self, recorded: RecordedExchanges, progress: ServingProgress) -> None:
         self._recorded, self._progress = recorded, progress
         self._exact: dict[tuple[int, Any], list[RecordedExchange]] = defaultdict(list)
         self._named: dict[tuple[int, frozenset[str]], list[RecordedExchange]] = defaultdict(list)

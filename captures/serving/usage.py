@@ -28,8 +28,8 @@ from ...decoder.records import Partial, Record
 from ...decoder.schema import facts
 from ...diagnostics import contained
 from .answers import Outcomes, Reply
-from .logs import Entry, Logs, Partition
-from .recorded_answers import SIMULATED, Progress, describe
+from .logs import LogEntry, Logs, Partition
+from .recorded_answers import SIMULATED, ServingProgress, describe
 from .recorded_exchanges import PRODUCE, TELEMETRY, RecordedExchange, RecordedExchanges, identity, only_reads, touches
 
 Content = Callable[[Record], Any]
@@ -45,7 +45,7 @@ def whole_content(record: Record) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class UnrecordedRecord:
     """A live record with a content that was not recorded. `recorded` is the record of the topic that it may stand for: one
     that was not produced again yet, of the same key if there is one; None when all of them were."""
 
@@ -58,13 +58,13 @@ class Difference:
 class Produced:
     """Compares produced records with the recorded ones. `content` None: records are only counted."""
 
-    def __init__(self, recorded: Mapping[Partition, list[Entry]], content: Content | None = None) -> None:
+    def __init__(self, recorded: Mapping[Partition, list[LogEntry]], content: Content | None = None) -> None:
         self._content = content
         self._open: dict[str, _Records] = defaultdict(_Records)
         self._named: dict[str, _Records] = defaultdict(_Records)
         """Recorded records that a difference names: they count as produced, and may still be produced as they were."""
         self._left: Counter[str] = Counter()
-        self._news: list[Difference] = []
+        self._news: list[UnrecordedRecord] = []
         for (topic, _), entries in sorted(recorded.items()):
             if content is None:
                 self._left[topic] += _count(entries)
@@ -72,7 +72,7 @@ class Produced:
             for record in _records(entries):
                 self._open[topic].add(_frozen(content(record)), record)
 
-    def take(self, partition: Partition, entries: list[Entry]) -> None:
+    def take(self, partition: Partition, entries: list[LogEntry]) -> None:
         """Records that were produced and accepted."""
         topic, number = partition
         if self._content is None:
@@ -90,9 +90,9 @@ class Produced:
             if nearest is not None:
                 self._open[topic].take(nearest[0])
                 self._named[topic].add(*nearest)
-            self._news.append(Difference(topic, number, record, nearest[1] if nearest else None))
+            self._news.append(UnrecordedRecord(topic, number, record, nearest[1] if nearest else None))
 
-    def news(self) -> list[Difference]:
+    def news(self) -> list[UnrecordedRecord]:
         """Differences since the last call."""
         news, self._news = self._news, []
         return news
@@ -146,11 +146,11 @@ def _frozen(value: Any) -> Any:
     return value
 
 
-def _count(entries: Iterable[Entry]) -> int:
+def _count(entries: Iterable[LogEntry]) -> int:
     return sum(entry.last - entry.base + 1 for entry in entries)
 
 
-def _records(entries: Iterable[Entry]) -> Iterator[Record]:
+def _records(entries: Iterable[LogEntry]) -> Iterator[Record]:
     """The readable records of batches."""
     for entry in entries:
         try:
@@ -186,7 +186,7 @@ class Usage:
     def __init__(
         self,
         recorded: RecordedExchanges,
-        progress: Progress,
+        progress: ServingProgress,
         logs: Logs,
         produced: Produced,
         outcomes: Iterable[Outcomes],

@@ -103,7 +103,7 @@ _JOB = 2000
 
 
 @dataclass(slots=True)
-class Outcome:
+class PipelineResult:
     """The result of a run, or of a dry run: files read, unchanged since the last run, still being written, left out with a line
     each, rows removed of files that changed; what is not right with those read, a line each."""
 
@@ -135,7 +135,7 @@ def run(
     names: Iterable[str] = DEFAULT,
     dry: bool = False,
     wheel: Path | None = None,
-) -> Outcome:
+) -> PipelineResult:
     """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.reading.storage`).
 
     `progress` is called with one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors
@@ -151,7 +151,7 @@ def run(
     found = _found(source, done)
     plan = todo(found.segments, done)
     size = sum(segment.size for segment, _ in plan.work)
-    outcome = Outcome(
+    outcome = PipelineResult(
         output, folder.names, len(plan.work), size, plan.unchanged, found.live, len(plan.gone), found.left_out
     )
     progress(
@@ -197,11 +197,11 @@ def _folder(output: Place, names: Iterable[str]) -> Folder:
         raise PipelineError(f"--tables: {error}") from error
 
 
-def _row_recorder(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], Outcome], None]:
+def _row_recorder(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], PipelineResult], None]:
     """Count a file that was read, and report progress about once a second."""
     count, last = 0, time.monotonic()
 
-    def record(row: dict[str, Any], outcome: Outcome) -> None:
+    def record(row: dict[str, Any], outcome: PipelineResult) -> None:
         nonlocal count, last
         count += 1
         folder.learn(row)

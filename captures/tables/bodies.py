@@ -30,7 +30,7 @@ TOPIC = (
 )
 
 
-class Leaf(NamedTuple):
+class BodyLeaf(NamedTuple):
     """A field: its path and value, the names around it by column, and the error message beside it."""
 
     path: str
@@ -49,7 +49,7 @@ class Shape(NamedTuple):
     inside: tuple[tuple[int, FieldPlan, Shape], ...]
 
 
-def errors(message: Message) -> Iterator[Leaf]:
+def errors(message: Message) -> Iterator[BodyLeaf]:
     """Every error code that is not 0."""
     shape = _shape(message.plan.kind, message.api_key, message.plan.version, "errors")
     return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
@@ -60,7 +60,7 @@ def record_shape(kind: str, api_key: int, version: int) -> Shape:
     return _shape(kind, api_key, version, "records")
 
 
-def record_areas(message: Message) -> Iterator[Leaf]:
+def record_areas(message: Message) -> Iterator[BodyLeaf]:
     """Every field that holds records."""
     shape = _shape(message.plan.kind, message.api_key, message.plan.version, "records")
     return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
@@ -130,13 +130,13 @@ def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) ->
     return Shape(tuple(names), tuple(leaves), message, tuple(inside))
 
 
-def _walk(shape: Shape, values: tuple[Any, ...], path: str, about: dict[str, Any]) -> Iterator[Leaf]:
+def _walk(shape: Shape, values: tuple[Any, ...], path: str, about: dict[str, Any]) -> Iterator[BodyLeaf]:
     here = {name: shown_value(field, values[at]) for at, field, name in shape.names if values[at] is not None}
     if here:
         about = {**about, **here}
     message = values[shape.message] if shape.message is not None else None
     for at, name in shape.leaves:
-        yield Leaf(path + name, values[at], about, message)
+        yield BodyLeaf(path + name, values[at], about, message)
     for at, field, inner in shape.inside:
         value = values[at]
         if value is None:

@@ -108,7 +108,7 @@ class PendingExchanges:
             yield from map(ExchangeDone, left.values())
 
 
-class Connections:
+class ConnectionRows:
     """The rows; with `wanted`, of the connections of which an exchange passes. Figures are of the whole connection."""
 
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
@@ -175,7 +175,7 @@ class Connections:
 def connection_rows(
     events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
-    found = Connections(capture_id, wanted)
+    found = ConnectionRows(capture_id, wanted)
     for event in events:
         yield from found.feed(event)
     yield from found.rest()
@@ -187,7 +187,7 @@ def connections_of_index(segment: SegmentMap, capture: Capture, capture_id: str)
     `IndexMismatch` for a segment that is not as it should be, before the first row."""
     between = list(segment.between_frames())
     figures = _figures(segment, capture)
-    found = Connections(capture_id)
+    found = ConnectionRows(capture_id)
     ended = [row for event in between for row in found.feed(event)]
     ended += found.rest()
     known = {row["connection"] for row in ended}

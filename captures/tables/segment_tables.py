@@ -34,7 +34,7 @@ from ...diagnostics import contained
 from ..native.accelerator import native
 from ..pcap.pcapng import NotACapture
 from ..reading.capture import Capture
-from ..reading.damage import Span, spans
+from ..reading.damage import CheckedSpan, spans
 from ..reading.events import EventReader
 from ..reading.reader import CaptureFile
 from ..reading.segment_map import IndexMismatch, SegmentMap
@@ -43,7 +43,7 @@ from ..recording.index import CLOSED, CONTINUED
 from . import bodies, bulk_batches
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES
 from .columns import BATCH_ROWS, Batches, numpy, pyarrow
-from .connections import CONNECTIONS, Connections, connections_of_index
+from .connections import CONNECTIONS, ConnectionRows, connections_of_index
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, findings_of
 from .index_tables import EXCHANGES, exchange_batches, frame_batches
 from .rows import EVERYTHING, OF_INDEX, Options
@@ -92,7 +92,7 @@ class SegmentTables:
         self._options = {each.table.name: each for each in options}
         self._gathered = {each.table.name: Batches(each.columns, batch_rows) for each in options}
         self._faults: list[str] = []
-        self._spans: list[Span] | None = None
+        self._spans: list[CheckedSpan] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         if self._wanted is not None and cannot_match(self._path, self._wanted):
@@ -222,7 +222,7 @@ class SegmentTables:
         self, name: str, asked: list[str], wanted: Callable[[Exchange], bool] | None
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """The rows of these tables in one pass over the packets."""
-        connections = Connections(name, wanted) if CONNECTIONS.name in asked else None
+        connections = ConnectionRows(name, wanted) if CONNECTIONS.name in asked else None
         inspector = Inspector() if FINDINGS.name in asked else None
         reader = EventReader(self._path)
         for event in chain(reader.read(), reader.end()):
@@ -269,7 +269,7 @@ class _BodyTables:
         self._path, self._capture, self._selection, self._names = path, capture, selection, names
         self._tables, self._gathered, self._sound = tables, gathered, sound
         self._file = capture.segments[0]
-        self.spans: list[Span] | None = None
+        self.spans: list[CheckedSpan] | None = None
         self.unread = 0
 
     def rows(self, numbers: Any, naming: bool) -> Iterator[tuple[str, Any]]:

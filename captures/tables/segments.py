@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from ...decoder.filter import Filter, Need
 from ..pcap.pcapng import NotACapture
 from ..pcap.regular_files import open_file
-from ..pcap.sources import Source
-from ..reading.damage import Span, spans
+from ..pcap.sources import CaptureSource
+from ..reading.damage import CheckedSpan, spans
 from ..reading.reader import SUFFIXES, CaptureFile, RequestKey
 from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
@@ -194,7 +194,7 @@ def _identity(path: Path) -> tuple[Identity | None, bool]:
         except OSError:
             pass
     try:
-        source = Source(path)
+        source = CaptureSource(path)
     except NotACapture:
         return None, False
     try:
@@ -227,7 +227,7 @@ def carried_requests(path: Path) -> set[RequestKey] | None:
 def readable(path: Path) -> bool:
     """Whether a file is a recording's segment that can be read: the requests that it carries over count there."""
     try:
-        source = Source(path)
+        source = CaptureSource(path)
         try:
             return read_identity(source.file, str(path)) is not None
         finally:
@@ -380,7 +380,7 @@ def unreadable_row(path: Path, names: tuple[str, str], why: str) -> dict[str, An
 
 
 def file_row(
-    file: CaptureFile, names: tuple[str, str], counts: dict[str, Any], found: list[Span] | None = None
+    file: CaptureFile, names: tuple[str, str], counts: dict[str, Any], found: list[CheckedSpan] | None = None
 ) -> dict[str, Any]:
     """The row of a file. `counts`: exchanges, frames, first_ns, last_ns, continues, as they were counted. `found`: what
     `spans_of` gives, where that is known."""
@@ -433,7 +433,7 @@ def bytes_of(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def spans_of(path: Path) -> list[Span]:
+def spans_of(path: Path) -> list[CheckedSpan]:
     """Which bytes of a segment are what was recorded; nothing where it cannot be read."""
     try:
         return spans(bytes_of(path))
@@ -441,7 +441,7 @@ def spans_of(path: Path) -> list[Span]:
         return []
 
 
-def _sound(found: list[Span]) -> tuple[int, str]:
+def _sound(found: list[CheckedSpan]) -> tuple[int, str]:
     """Bytes of a segment that are what was recorded, and a line about the others, "" if there are none."""
     good = sum(span.end - span.start for span in found if span.sound)
     places = [f"bytes {span.start} to {span.end}" for span in found if not span.sound]

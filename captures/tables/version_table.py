@@ -36,7 +36,7 @@ _Use = list[int]  # exchanges, errors, first, last
 _Key = tuple[str | None, str | None, str | None, int, int]
 
 
-class Versions:
+class VersionRows:
     """The rows; with `wanted`, counted over the exchanges that pass."""
 
     def __init__(self, capture_id: str, wanted: Callable[[Exchange], bool] | None = None) -> None:
@@ -120,7 +120,7 @@ def versions_of_index(index: Index, numbers: Any, peer_infos: Mapping[int, PeerI
     np = numpy()
     records = index.array()[numbers]
     records = records[records["flags"] & STATE_MASK != STATES.index(State.ORPHAN)]
-    found = Versions(capture_id)
+    found = VersionRows(capture_id)
     names = ["connection", "client_id", "api_key", "api_version"]
     order = np.lexsort([records[name] for name in reversed(names)])
     records = records[order]
@@ -149,7 +149,7 @@ def versions_of_index(index: Index, numbers: Any, peer_infos: Mapping[int, PeerI
 def version_rows(
     events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
-    found = Versions(capture_id, wanted)
+    found = VersionRows(capture_id, wanted)
     for event in events:
         found.feed(event)
     yield from found.rest()

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ...decoder.codec.plan import FieldPlan, StructPlan
 
 
-class Kind(StrEnum):
+class RedactionKind(StrEnum):
     """The kinds of data that a redaction can replace."""
 
     KEYS = "keys"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     CLUSTERS = "clusters"
 
 
-NAMES = frozenset(Kind) - {Kind.KEYS, Kind.VALUES, Kind.HEADERS}
+NAMES = frozenset(RedactionKind) - {RedactionKind.KEYS, RedactionKind.VALUES, RedactionKind.HEADERS}
 """The kinds that are names; any of them may stand in free text."""
 
 
@@ -71,7 +71,7 @@ class FieldRule:
     """How a field is replaced, and for which kinds."""
 
     replacement: Replacement
-    kinds: frozenset[Kind]
+    kinds: frozenset[RedactionKind]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,8 +134,8 @@ def _may_have_tags(of: StructPlan) -> bool:
 
 # --- rules -------------------------------------------------------------------------------------------------------
 
-_Rule = TypeVar("_Rule", Kind, Replacement)
-_ENTITIES = {"topicName": Kind.TOPICS, "groupId": Kind.GROUPS, "transactionalId": Kind.TRANSACTIONS}
+_Rule = TypeVar("_Rule", RedactionKind, Replacement)
+_ENTITIES = {"topicName": RedactionKind.TOPICS, "groupId": RedactionKind.GROUPS, "transactionalId": RedactionKind.TRANSACTIONS}
 
 # Words of Kafka's own, or of its settings, not names.
 _KAFKAS = frozenset(
@@ -161,48 +161,48 @@ def _by_name(names: dict[_Rule, str]) -> dict[str, _Rule]:
     return {name: rule for rule, text in names.items() for name in text.split()}
 
 
-_STRINGS: dict[Kind, tuple[Replacement, str]] = {
-    Kind.TOPICS: (
+_STRINGS: dict[RedactionKind, tuple[Replacement, str]] = {
+    RedactionKind.TOPICS: (
         Replacement.NAME,
         """
         topic topics topic_name subscribed_topic_names source_topics sink_topic repartition_sink_topics subtopology_id
         stores successors
         """,
     ),
-    Kind.GROUPS: (Replacement.NAME, "group group_id connector"),
-    Kind.TRANSACTIONS: (Replacement.NAME, "transactional_id"),
-    Kind.CLIENTS: (Replacement.NAME, "client_id member_id leader group_instance_id instance_id process_id"),
-    Kind.HOSTS: (
+    RedactionKind.GROUPS: (Replacement.NAME, "group group_id connector"),
+    RedactionKind.TRANSACTIONS: (Replacement.NAME, "transactional_id"),
+    RedactionKind.CLIENTS: (Replacement.NAME, "client_id member_id leader group_instance_id instance_id process_id"),
+    RedactionKind.HOSTS: (
         Replacement.LOCATION,
         "host v0_host host_name client_host host_filter url leader_url log_dir path",
     ),
-    Kind.USERS: (
+    RedactionKind.USERS: (
         Replacement.PRINCIPAL,
         """
         principal principal_filter principal_name owner_principal_name token_requester_principal_name user owner
         requester renewers token_id
         """,
     ),
-    Kind.CLUSTERS: (Replacement.NAME, "cluster_id rack rack_id racks"),
+    RedactionKind.CLUSTERS: (Replacement.NAME, "cluster_id rack rack_id racks"),
 }
 _BY_NAME = {name: (kind, replacement) for kind, (replacement, names) in _STRINGS.items() for name in names.split()}
 _PATTERNS = _by_name(
     {
-        Kind.TOPICS: "subscribed_topic_regex source_topic_regex regular_expression",
-        Kind.TRANSACTIONS: "transactional_id_pattern",
+        RedactionKind.TOPICS: "subscribed_topic_regex source_topic_regex regular_expression",
+        RedactionKind.TRANSACTIONS: "transactional_id_pattern",
     }
 )
 # `name` by the field that it stands inside of, or by its struct.
 _NAMED = _by_name(
     {
-        Kind.TOPICS: "state_changelog_topics repartition_source_topics topic_id_partition nodes source processor",
-        Kind.USERS: "users deletions upsertions",
+        RedactionKind.TOPICS: "state_changelog_topics repartition_source_topics topic_id_partition nodes source processor",
+        RedactionKind.USERS: "users deletions upsertions",
     }
 )
 _NAMED_STRUCTS = {
-    "DefaultPrincipalData": Kind.USERS,
-    "UserScramCredentialRecord": Kind.USERS,
-    "RemoveUserScramCredentialRecord": Kind.USERS,
+    "DefaultPrincipalData": RedactionKind.USERS,
+    "UserScramCredentialRecord": RedactionKind.USERS,
+    "RemoveUserScramCredentialRecord": RedactionKind.USERS,
 }
 _RESOURCES = frozenset({"resource_name", "resource_name_filter", "coordinator_keys", "entity_name", "match"})
 _BYTES = _by_name(
@@ -218,7 +218,7 @@ _BYTES = _by_name(
         Replacement.CREDENTIALS: "response_data auth_bytes hmac salt salted_password stored_key server_key",
     }
 )
-_ALWAYS = frozenset(Kind)
+_ALWAYS = frozenset(RedactionKind)
 _STAYS = FieldRule(Replacement.KAFKAS, NAMES)
 
 
@@ -232,7 +232,7 @@ def rule_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> FieldRule 
         if inside_of == "client_tags":
             replacement = Replacement.NAME
         if replacement in (Replacement.ADDRESS, Replacement.LOCATION):
-            return FieldRule(replacement, frozenset({Kind.HOSTS}))
+            return FieldRule(replacement, frozenset({RedactionKind.HOSTS}))
         return FieldRule(replacement, _ALWAYS if replacement in (Replacement.CREDENTIALS, Replacement.REQUEST) else NAMES)
     if field.type != "string":
         return None
@@ -243,11 +243,11 @@ def rule_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> FieldRule 
     if name in _RESOURCES or (name == "key" and _is_coordinator_key(of)):
         return FieldRule(Replacement.RESOURCE, NAMES)
     if inside_of == "client_tags":
-        return FieldRule(Replacement.NAME, frozenset({Kind.CLIENTS}))
+        return FieldRule(Replacement.NAME, frozenset({RedactionKind.CLIENTS}))
     if name == "name":
         kind = _NAMED.get(inside_of) or _NAMED_STRUCTS.get(of.name)
         if kind:
-            return FieldRule(Replacement.PRINCIPAL if kind is Kind.USERS else Replacement.NAME, frozenset({kind}))
+            return FieldRule(Replacement.PRINCIPAL if kind is RedactionKind.USERS else Replacement.NAME, frozenset({kind}))
         if inside_of in _KAFKAS_NAMED or of.name in _KAFKAS_STRUCTS:
             return _STAYS
     if name in _BY_NAME:

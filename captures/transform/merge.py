@@ -17,7 +17,7 @@ from .cut import time_of
 from .write import address
 
 
-class Source(NamedTuple):
+class MergeInput(NamedTuple):
     """One capture, and how far its clock is put forward."""
 
     path: Path
@@ -30,7 +30,7 @@ class Merge:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[MergeInput],
         ports: Collection[int] = KAFKA_PORTS,
         tick: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:

@@ -14,7 +14,7 @@ from ...decoder import Exchange, decode_request_header
 from ...decoder.codec.codec import read_request
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import Message
-from ...decoder.codec.splice import Splicer
+from ...decoder.codec.splice import BodySplicer
 from ...decoder.connection.topics import Topics
 from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
@@ -24,7 +24,7 @@ from ...decoder.errors import DecodeError, Truncated
 from ...decoder.schema import facts
 from ...decoder.wire.varint import VarintError, read_uvarint
 from .batches import BLANK, rewritten
-from .fields import NAMES, FieldRule, Kind, Replacement, RuleBranch, RuleTree, rule_tree
+from .fields import NAMES, FieldRule, RedactionKind, Replacement, RuleBranch, RuleTree, rule_tree
 from .free_text import scrub_text
 from .pseudonyms import Pseudonyms
 
@@ -32,11 +32,11 @@ _KEPT = 10_000
 _CLIENT_ID_AT = 8  # of a request's header, after key, version and correlation id
 
 # Resource types by their numbers: of ACLs, and of configs where these are others.
-_RESOURCES = {2: Kind.TOPICS, 3: Kind.GROUPS, 5: Kind.TRANSACTIONS, 6: Kind.USERS, 7: Kind.USERS, 32: Kind.GROUPS}
+_RESOURCES = {2: RedactionKind.TOPICS, 3: RedactionKind.GROUPS, 5: RedactionKind.TRANSACTIONS, 6: RedactionKind.USERS, 7: RedactionKind.USERS, 32: RedactionKind.GROUPS}
 _CLUSTER_OR_BROKER = (4, 8)
-_TYPES: dict[str, dict[Any, Kind]] = {
-    "key_type": {0: Kind.GROUPS, 1: Kind.TRANSACTIONS, 2: Kind.GROUPS},
-    "entity_type": {"user": Kind.USERS, "client-id": Kind.CLIENTS, "ip": Kind.HOSTS},
+_TYPES: dict[str, dict[Any, RedactionKind]] = {
+    "key_type": {0: RedactionKind.GROUPS, 1: RedactionKind.TRANSACTIONS, 2: RedactionKind.GROUPS},
+    "entity_type": {"user": RedactionKind.USERS, "client-id": RedactionKind.CLIENTS, "ip": RedactionKind.HOSTS},
 }
 
 
@@ -70,10 +70,10 @@ class Frames:
     """Rewrites the frames of a capture. `counts`: blanked_bytes, blanked_frames, records, telemetry (pushes emptied);
     `distinct`: the names of each kind; `kept`: the words of Kafka's own that were met."""
 
-    def __init__(self, pseudonyms: Pseudonyms, kinds: frozenset[Kind]) -> None:
+    def __init__(self, pseudonyms: Pseudonyms, kinds: frozenset[RedactionKind]) -> None:
         self.pseudonyms, self.kinds = pseudonyms, kinds
         self.counts: Counter[str] = Counter()
-        self.distinct: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        self.distinct: dict[RedactionKind, set[str]] = {kind: set() for kind in RedactionKind}
         self.kept: set[str] = set()
         self._payloads = Payloads(self)
         self._topics: Topics | None = None
@@ -134,8 +134,8 @@ class Frames:
         client_id = header.get("client_id")
         out = bytearray(frame)
         start = _CLIENT_ID_AT + 2
-        if client_id and Kind.CLIENTS in self.kinds:
-            new = self.name(Kind.CLIENTS, client_id, self.pseudonyms.name).encode()
+        if client_id and RedactionKind.CLIENTS in self.kinds:
+            new = self.name(RedactionKind.CLIENTS, client_id, self.pseudonyms.name).encode()
             out[start : start + len(new)] = new
         if header.get(UNKNOWN_TAGS) and self.kinds & NAMES:
             # Unknown tags; they stand behind the client id.
@@ -157,7 +157,7 @@ class Frames:
         values = self.struct(rule_tree(message.plan.root), message.values, at or WalkContext())
         frame = message.frame
         if values is not message.values:
-            frame = Splicer(frame, message.body_start).root(message.plan.root, message.values, values)
+            frame = BodySplicer(frame, message.body_start).root(message.plan.root, message.values, values)
         if message.trailing:
             frame = frame[: -len(message.trailing)] + self._blank(message.trailing)
         return frame
@@ -225,7 +225,7 @@ class Frames:
         change = {Replacement.LOCATION: names.location, Replacement.PATTERN: names.regex, Replacement.PRINCIPAL: names.principal}
         return self.name(next(iter(rule.kinds)), old, change.get(replacement, names.name))
 
-    def name(self, kind: Kind, old: str, change: Callable[[str], str]) -> str:
+    def name(self, kind: RedactionKind, old: str, change: Callable[[str], str]) -> str:
         """Replace a name of a kind, and count the different ones."""
         new = change(old)
         if new != old and len(self.distinct[kind]) < Pseudonyms.MOST:
@@ -233,14 +233,14 @@ class Frames:
         return new
 
     def _resource(self, old: str, type_field: str, type_: Any) -> str:
-        kinds: dict[Any, Kind] = _TYPES.get(type_field, _RESOURCES)
+        kinds: dict[Any, RedactionKind] = _TYPES.get(type_field, _RESOURCES)
         kind = kinds.get(type_)
         if kind is None and type_ in _CLUSTER_OR_BROKER and old.isdigit():
             return old
         if kind is not None and kind not in self.kinds:
             return old
-        change = self.pseudonyms.principal if kind is Kind.USERS else self.pseudonyms.name
-        return self.name(kind or Kind.TOPICS, old, change)
+        change = self.pseudonyms.principal if kind is RedactionKind.USERS else self.pseudonyms.name
+        return self.name(kind or RedactionKind.TOPICS, old, change)
 
     def _bytes(self, replacement: Replacement, old: bytes, at: WalkContext) -> bytes:
         payloads = self._payloads
@@ -389,7 +389,7 @@ class Payloads:
         """With keys or values, redact the names in them, too."""
         frames = self._frames
         kinds = frames.kinds
-        if kinds & {Kind.KEYS, Kind.VALUES}:
+        if kinds & {RedactionKind.KEYS, RedactionKind.VALUES}:
             frames.kinds = kinds | NAMES
         try:
             yield
@@ -452,9 +452,9 @@ class _Records:
         self._internal = topic if topic in INTERNAL else None
         # Records of an unknown topic may hold names.
         everything = topic is None and bool(kinds & NAMES)
-        self._keys = Kind.KEYS in kinds or everything
-        self._values = Kind.VALUES in kinds or everything
-        self._headers = Kind.HEADERS in kinds or everything
+        self._keys = RedactionKind.KEYS in kinds or everything
+        self._values = RedactionKind.VALUES in kinds or everything
+        self._headers = RedactionKind.HEADERS in kinds or everything
 
     def record(self, key: bytes | None, value: bytes | None, control: bool) -> tuple[bytes | None, bytes | None]:
         self._frames.counts["records"] += 1

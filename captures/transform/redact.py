@@ -12,7 +12,7 @@ from ...decoder import Direction, Exchange, ExchangeDone, RequestSeen
 from ...decoder.connection.events import ConnectionEvent, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
 from ...diagnostics import contained
-from .fields import NAMES, Kind
+from .fields import NAMES, RedactionKind
 from .free_text import scrub_text
 from .messages import Frames
 from .pseudonyms import Pseudonyms
@@ -26,7 +26,7 @@ class Redaction:
     """Replaces the `kinds` in events. `pseudonyms` are shared by captures that go together. `faults`: frames that
     should have been read and were not, if any."""
 
-    def __init__(self, pseudonyms: Pseudonyms, kinds: Iterable[Kind]) -> None:
+    def __init__(self, pseudonyms: Pseudonyms, kinds: Iterable[RedactionKind]) -> None:
         self.pseudonyms, self.kinds = pseudonyms, frozenset(kinds)
         self.frames = Frames(pseudonyms, self.kinds)
         self.faults: list[str] = []
@@ -35,7 +35,7 @@ class Redaction:
     @property
     def everything(self) -> bool:
         """Whether nothing that can be replaced is left out."""
-        return self.kinds == frozenset(Kind)
+        return self.kinds == frozenset(RedactionKind)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -62,11 +62,11 @@ class Redaction:
             yield event
 
     def _ends(self, address: str) -> str:
-        if Kind.HOSTS not in self.kinds:
+        if RedactionKind.HOSTS not in self.kinds:
             return address
         host, colon, port = address.rpartition(":")
         bare = host.strip("[]")
-        new = self.frames.name(Kind.HOSTS, bare, self.pseudonyms.location)
+        new = self.frames.name(RedactionKind.HOSTS, bare, self.pseudonyms.location)
         return (f"[{new}]" if host.startswith("[") else new) + colon + port
 
     def _non_kafka(self, event: NonKafkaData) -> NonKafkaData:

@@ -22,7 +22,7 @@ def _numpy() -> Any:
     return numpy
 
 
-class Search:
+class NeedleSearch:
     """Looks for `needles`, each of 4 bytes or more. `skipped`: how many are not looked for (without numpy there is a
     limit)."""
 

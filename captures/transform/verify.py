@@ -21,7 +21,7 @@ from ..reading.events import EventReader
 from .fields import Replacement, RuleTree, rule_tree
 from .free_text import is_kafka_word
 from .pseudonyms import KEPT
-from .search import Search
+from .search import NeedleSearch
 
 _NAME, _CONTENT = 4, 8
 _SURE = 8  # shorter names are only meant where they stand alone
@@ -33,7 +33,7 @@ _SHOWN = 20
 
 
 @dataclass
-class Verdict:
+class Verification:
     """`searched` originals; `unsure` of them also words of Kafka's; `skipped` not searched for; `left`: original ->
     where it was found, and how often."""
 
@@ -52,7 +52,7 @@ class Verifier:
     records' contents; `kept`: words that were left on purpose."""
 
     def __init__(self, replaced: dict[str, str], contents: Iterable[bytes] = (), kept: Collection[str] = ()) -> None:
-        self.verdict = Verdict()
+        self.verdict = Verification()
         self._pseudonyms = {text for made in replaced.values() for text in (made, *_tokens(made))}
         self._needles: dict[bytes, tuple[str, str]] = {}
         words = "\n".join(kept)
@@ -69,7 +69,7 @@ class Verifier:
                 text = data.decode("utf-8", "backslashreplace")
                 if not any(text in word for word in kept):
                     self._look_for(text, data)
-        self._search = Search(self._needles)
+        self._search = NeedleSearch(self._needles)
         self.verdict.skipped = self._search.skipped
 
     def _look_for(self, original: str, data: bytes) -> None:

@@ -14,8 +14,8 @@ from ..errors import EncodeError
 from ..schema import facts
 from .encode import UNKNOWN_TAGS, value_from
 from .plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
-from .splice import Splicer
-from .walk import Span, Walker
+from .splice import BodySplicer
+from .walk import FieldSpan, Walker
 
 _START, _END = itemgetter(1), itemgetter(2)
 JSON_SCALARS = frozenset((int, str, bool, float, type(None)))
@@ -112,10 +112,10 @@ class Message:
 
     def with_values(self, values: Values) -> Message:
         """A new message with these values, in plan form. Values that are identical objects to its own keep their bytes."""
-        frame = Splicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
+        frame = BodySplicer(self.frame, self.body_start).root(self.plan.root, self.values, values)
         return Message(self.plan, values, frame, self.body_start, self.header, self.trailing)
 
-    def map(self) -> list[Span]:
+    def map(self) -> list[FieldSpan]:
         """The ``(path, start, end)`` of every field and struct, length bytes included. Offsets count from the frame's first byte."""
         walker = Walker(self.plan, self.frame, self.body_start)
         walker.run()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..errors import UnknownApi, UnknownVersion
 from ..schema import facts
-from ..schema.notation import Definition, Field
+from ..schema.notation import Definition, FieldLine
 
 Value = Any
 """A decoded value. The schema decides its type: int, float, bool, str, bytes, `uuid.UUID`, None, or a dict or list of these."""
@@ -150,7 +150,7 @@ def compile_plan(definition: Definition, version: int, api_key: int) -> Plan:
     return Plan(definition.kind, api_key, version, definition.name, root)
 
 
-def _struct(name: str, fields: tuple[Field, ...], of: Definition, version: int, flexible: bool) -> StructPlan:
+def _struct(name: str, fields: tuple[FieldLine, ...], of: Definition, version: int, flexible: bool) -> StructPlan:
     present = [f for f in fields if version in f.versions or version in f.tagged]
     tagged = sorted((f for f in present if f.tag is not None and version in f.tagged), key=lambda f: f.tag or 0)
     untagged = [f for f in present if f not in tagged]
@@ -158,7 +158,7 @@ def _struct(name: str, fields: tuple[Field, ...], of: Definition, version: int, 
     return StructPlan(name, flexible, plans, len(untagged))
 
 
-def _field(field: Field, of: Definition, version: int, flexible: bool) -> FieldPlan:
+def _field(field: FieldLine, of: Definition, version: int, flexible: bool) -> FieldPlan:
     struct = None
     if field.fields:
         struct = _struct(field.type, field.fields, of, version, flexible)
@@ -179,7 +179,7 @@ def _field(field: Field, of: Definition, version: int, flexible: bool) -> FieldP
     )
 
 
-def _default(field: Field, struct: StructPlan | None, nullable: bool) -> PlanValue:
+def _default(field: FieldLine, struct: StructPlan | None, nullable: bool) -> PlanValue:
     if field.default == "null":
         return None if nullable or field.array or struct else _zero(field.type)
     if field.array:

@@ -3,7 +3,7 @@
 A message may differ from its canonical form: lengths longer than needed, tags out of order, unknown tags, explicit
 defaults. Fields that are not edited keep such bytes.
 
-`Splicer` reads the original by its plan and writes the new message beside it. Unchanged values are recognised by identity:
+`BodySplicer` reads the original by its plan and writes the new message beside it. Unchanged values are recognised by identity:
 edits copy the values along their path and share all others.
 """
 
@@ -17,7 +17,7 @@ from .encode import encode_field
 from .plan import FieldPlan, PlanValue, StructPlan, Values
 
 
-class Splicer:
+class BodySplicer:
     """Writes `new` values over `old` ones; both belong to the body of `frame` that starts at `position`."""
 
     def __init__(self, frame: bytes, position: int):

@@ -20,7 +20,7 @@ _KEPT = 1 << 14
 _LAYOUTS = {name: _struct.Struct(">" + letter) for name, letter in FIXED.items()}
 
 
-class Span(NamedTuple):
+class FieldSpan(NamedTuple):
     """The bytes of a field: ``data[start:end]``, length bytes included."""
 
     path: str
@@ -38,7 +38,7 @@ class Walker:
         self.plan, self.data, self.position = plan, data, position
         self._missing = missing
         self.tree: Fields = {}
-        self.spans: list[Span] = []
+        self.spans: list[FieldSpan] = []
         self._items = 0
         self._kept = 0
         self._brief = False
@@ -94,7 +94,7 @@ class Walker:
             if known is None:
                 into.setdefault(UNKNOWN_TAGS, {})[tag] = self.data[self.position : end]
                 self.position = end
-                self.spans.append(Span(f"{prefix}{UNKNOWN_TAGS}[{tag}]", at, end))
+                self.spans.append(FieldSpan(f"{prefix}{UNKNOWN_TAGS}[{tag}]", at, end))
                 continue
             field = plan.fields[known]
             self._place = into, field.name
@@ -111,7 +111,7 @@ class Walker:
         start = self.position
         if field.struct is None and not field.array:
             value: Value = self._item(field, path)
-            self.spans.append(Span(path, start, self.position))
+            self.spans.append(FieldSpan(path, start, self.position))
             return value
         into, name = self._place
         value = None
@@ -147,7 +147,7 @@ class Walker:
             into[name] = value = {}
             self._filled(field.struct, value, path)
         if field.array:
-            self.spans.append(Span(path, start, self.position))
+            self.spans.append(FieldSpan(path, start, self.position))
         return value
 
     def _passes(self, field: FieldPlan) -> bool:
@@ -161,7 +161,7 @@ class Walker:
     def _filled(self, struct: StructPlan, value: Fields, path: str) -> None:
         start = self.position
         self._struct(struct, value, path + ".")
-        self.spans.append(Span(path, start, self.position))
+        self.spans.append(FieldSpan(path, start, self.position))
 
     def _count(self, more: int, path: str, offset: int) -> None:
         self._items += more

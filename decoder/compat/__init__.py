@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from .client_tracker import ClientTracker, Negotiation, ObservedClient, Request, VersionUse
+from .client_tracker import ClientTracker, IndexedRequest, Negotiation, ObservedClient, VersionUse
 from .matrix import Limit, MatrixRow, ObservedBroker, brokers, matrix
-from .verdict import ClientReport, Reason, Report, Verdict, report
+from .verdict import ClientReport, CompatReport, Reason, Verdict, report
 
 __all__ = [
-    "ClientReport", "ClientTracker", "Limit", "MatrixRow", "Negotiation", "ObservedBroker", "ObservedClient",
-    "Reason", "Report", "Request", "Verdict", "VersionUse", "brokers", "matrix", "report",
+    "ClientReport",
+    "ClientTracker",
+    "CompatReport",
+    "IndexedRequest",
+    "Limit",
+    "MatrixRow",
+    "Negotiation",
+    "ObservedBroker",
+    "ObservedClient",
+    "Reason",
+    "Verdict",
+    "VersionUse",
+    "brokers",
+    "matrix",
+    "report",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ _UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
 Range = tuple[int, int]
 
 
-class Request(NamedTuple):
+class IndexedRequest(NamedTuple):
     """One request as an index has it. `client` and `broker` are ``host:port``, `error` is the response's first error code."""
 
     connection: int
@@ -183,7 +183,7 @@ class ClientTracker:
         self._capture += 1
         self._own = own
 
-    def request(self, seen: Request) -> None:
+    def request(self, seen: IndexedRequest) -> None:
         """Count a request. Responses without a request (orphans) are ignored."""
         if seen.state is State.ORPHAN or seen.api_key < 0:
             return
@@ -200,13 +200,13 @@ class ClientTracker:
         elif seen.state is State.NO_RESPONSE:
             use.unanswered += 1
 
-    def api_versions(self, seen: Request, exchange: Exchange) -> None:
+    def api_versions(self, seen: IndexedRequest, exchange: Exchange) -> None:
         """Learn from an ApiVersions exchange, after `request` was called for it."""
         connection = self._connection(seen)
         connection.asked = True
         connection.about.learn(exchange)
 
-    def produced(self, seen: Request, exchange: Exchange) -> None:
+    def produced(self, seen: IndexedRequest, exchange: Exchange) -> None:
         """Count the old message formats of a Produce request, after `request` was called for it."""
         connection, message = self._connection(seen), exchange.request_view
         if message is None or seen.api_version > NEWEST_OLD_FORMAT:
@@ -215,7 +215,7 @@ class ClientTracker:
             for partition in topic["partition_data"]:
                 connection.formats.update(magic for magic in _magics(partition["records"] or b"") if magic in (0, 1))
 
-    def _connection(self, seen: Request) -> _Connection:
+    def _connection(self, seen: IndexedRequest) -> _Connection:
         key = self._capture, seen.connection
         connection = self._connections.get(key)
         if connection is None:

@@ -57,7 +57,7 @@ class ClientReport:
 
 
 @dataclass(slots=True)
-class Report:
+class CompatReport:
     """Every client against one release, the worst first."""
 
     against: Release
@@ -73,12 +73,12 @@ class Report:
         return sum(client.verdict is verdict for client in self.clients)
 
 
-def report(clients: Iterable[ObservedClient], against: str) -> Report:
+def report(clients: Iterable[ObservedClient], against: str) -> CompatReport:
     """Judge clients against brokers of a release (``"4.0"``, ``"3.5-zk"``). Raises KeyError if there is no such release."""
     release = releases.release(against)
     found = [_Assessment(client, release).report() for client in clients]
     found.sort(key=lambda r: (-r.verdict, r.client.client_id, r.client.host, r.client.software_label))
-    return Report(release, found)
+    return CompatReport(release, found)
 
 
 class _Assessment:

@@ -15,10 +15,22 @@ from .columns import Columns, ColumnTest, Layout
 from .compiled import Filter, compile, named_zone
 from .completion import Candidate, complete
 from .language.errors import FilterError
-from .language.fields import FIELDS, Field, Kind, Need
+from .language.fields import FIELDS, Field, Need, ValueKind
 from .language.parser import parse
 
 __all__ = [
-    "FIELDS", "Candidate", "ColumnTest", "Columns", "Field", "Filter", "FilterError", "Kind", "Layout", "Need",
-    "compile", "complete", "named_zone", "parse",
+    "FIELDS",
+    "Candidate",
+    "ColumnTest",
+    "Columns",
+    "Field",
+    "Filter",
+    "FilterError",
+    "Layout",
+    "Need",
+    "ValueKind",
+    "compile",
+    "complete",
+    "named_zone",
+    "parse",
 ]  # fmt: skip

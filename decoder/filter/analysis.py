@@ -83,7 +83,7 @@ def _candidates(test: Test) -> set[int]:
     for item in items:
         if isinstance(item, int):
             found.add(item)
-        elif isinstance(item, tree.Span) and isinstance(item.low, int) and isinstance(item.high, int):
+        elif isinstance(item, tree.ValueRange) and isinstance(item.low, int) and isinstance(item.high, int):
             found.update(range(max(item.low, 0), min(item.high, 0x7FFF) + 1))
     return found
 

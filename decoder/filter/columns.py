@@ -18,8 +18,8 @@ from ..connection.exchange import State
 from . import values
 from .evaluate import Now
 from .language import tree
-from .language.literals import DAY, Clock, seconds_of_offset
-from .language.tree import FieldValue, Op, Span, Test
+from .language.literals import DAY, TimeOfDay, seconds_of_offset
+from .language.tree import FieldValue, Op, Test, ValueRange
 from .predicates import predicate, time_of_day
 
 Array = Any
@@ -189,7 +189,7 @@ class _Expression:
         elif op is Op.IN:
             assert isinstance(value, tuple)
             found = self.items(expression, value)
-        elif isinstance(value, Clock):
+        elif isinstance(value, TimeOfDay):
             found = f"({self.of_day(expression)} {_SIGN[op]} {self.constant(value.ns)})"
         else:
             found = f"({expression} {_SIGN[op]} {self.constant(value)})"
@@ -206,18 +206,18 @@ class _Expression:
         return above and isinstance(test.value, int | float) and test.value >= 0
 
     def items(self, expression: str, items: tuple[Any, ...]) -> str:
-        plain = frozenset(item for item in items if not isinstance(item, Span | Clock))
+        plain = frozenset(item for item in items if not isinstance(item, ValueRange | TimeOfDay))
         terms = [self.member(expression, plain)] if plain else []
         for item in items:
-            if isinstance(item, Clock):
+            if isinstance(item, TimeOfDay):
                 terms.append(f"({self.of_day(expression)} == {self.constant(item.ns)})")
-            elif isinstance(item, Span):
+            elif isinstance(item, ValueRange):
                 terms.append(self.span(expression, item))
         return self.any_of(terms) if terms else self.constant_truth(False)
 
-    def span(self, expression: str, span: Span) -> str:
+    def span(self, expression: str, span: ValueRange) -> str:
         low, high = span.low, span.high
-        if isinstance(low, Clock) and isinstance(high, Clock):
+        if isinstance(low, TimeOfDay) and isinstance(high, TimeOfDay):
             of_day = self.of_day(expression)
             bounds = [f"({of_day} >= {self.constant(low.ns)})", f"({of_day} <= {self.constant(high.ns)})"]
             return self.all_of(bounds) if low.ns <= high.ns else self.any_of(bounds)

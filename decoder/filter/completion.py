@@ -12,7 +12,7 @@ from ..schema import facts
 from .language import fields, literals, paths
 from .language.check import CODECS
 from .language.errors import FilterError
-from .language.fields import NUMBERS, Field, Kind
+from .language.fields import NUMBERS, Field, ValueKind
 from .language.lexer import Token, TokenKind, tokens
 from .language.parser import KEYWORDS, SIGNS, WORDS
 from .language.paths import Path
@@ -170,43 +170,43 @@ def _after(context: _Context) -> Iterator[Offer]:
 def _operators(field: Field | Path | None) -> Iterable[str]:
     if field is None:
         return _OPERATORS
-    if field.kind in (Kind.STRUCT, Kind.FLAG):
+    if field.kind in (ValueKind.STRUCT, ValueKind.FLAG):
         return ()
     if field.kind in NUMBERS:
         return _ORDERED
-    return _NAMES if field.kind not in (Kind.ADDRESS, Kind.UUID) else _NAMES[:4]
+    return _NAMES if field.kind not in (ValueKind.ADDRESS, ValueKind.UUID) else _NAMES[:4]
 
 
 def _values(context: _Context, part: str) -> Iterator[Offer]:
     kind = context.field.kind if context.field is not None else None
     if context.operator == "in" and not context.in_set and not part:
         yield Offer("{", "operator", "a set: {a, b}")
-    if kind is Kind.API:
+    if kind is ValueKind.API:
         for key in facts.api_keys():
             yield Offer(facts.api_name(key), "API", f"key {key}, versions {facts.api(key).versions}")
-    elif kind is Kind.ERROR:
+    elif kind is ValueKind.ERROR:
         for fact in facts.errors().values():
             yield Offer(fact.name, "error", f"{fact.code}{', retriable' if fact.retriable else ''}")
-    elif kind is Kind.STATE:
+    elif kind is ValueKind.STATE:
         for state in fields.STATES:
             yield Offer(state, "state", "")
-    elif kind is Kind.CODEC:
+    elif kind is ValueKind.CODEC:
         for name in CODECS:
             yield Offer(name, "codec", "")
-    elif kind is Kind.FLAG:
+    elif kind is ValueKind.FLAG:
         yield Offer("true", "flag", "")
         yield Offer("false", "flag", "")
     elif part and literals.number(part) is not None and kind in NUMBERS:
         units: Iterable[str] = ()
-        if kind in (Kind.DURATION, Kind.MILLISECONDS):
+        if kind in (ValueKind.DURATION, ValueKind.MILLISECONDS):
             units = literals.DURATIONS
-        elif kind is Kind.SIZE:
+        elif kind is ValueKind.SIZE:
             units = literals.SIZES
         for unit in units:
             yield Offer(part + unit, "unit", "time" if unit in literals.DURATIONS else "bytes")
     if kind in NUMBERS and not part.isdecimal() and isinstance(context.field, Field):
         for field in fields.FIELDS:
-            same = (field.kind is Kind.TIME) is (kind is Kind.TIME)
+            same = (field.kind is ValueKind.TIME) is (kind is ValueKind.TIME)
             if field is not context.field and field.kind is kind and not field.many and same:
                 yield Offer(field.name, "field", field.meaning)
 

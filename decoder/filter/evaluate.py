@@ -13,7 +13,7 @@ from ..schema import facts
 from . import values
 from .entities import MessagePart, TopicPartition
 from .language import tree
-from .language.fields import Field, Kind
+from .language.fields import Field, ValueKind
 from .language.paths import Path
 from .language.tree import FieldValue, Op, Test
 from .predicates import Predicate, compare, predicate
@@ -177,9 +177,9 @@ class _Builder:
         return lambda pair: together(passes(pair) for passes in inner)
 
 
-def scale(kind: Kind) -> int:
+def scale(kind: ValueKind) -> int:
     """The factor that makes values of different kinds comparable."""
-    return 1_000_000 if kind is Kind.MILLISECONDS else 1
+    return 1_000_000 if kind is ValueKind.MILLISECONDS else 1
 
 
 def _one(get: Callable[[Exchange], Any], fits: Predicate) -> Decide:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .language import tree
-from .language.fields import Field, Kind
+from .language.fields import Field, ValueKind
 from .language.paths import Path
-from .language.tree import FieldValue, Op, Span, Test
+from .language.tree import FieldValue, Op, Test, ValueRange
 from .predicates import predicate
 
 ANY = (1 << 62) - 1
@@ -95,7 +95,7 @@ class _Evaluation:
         """Whether 0 passes a test of an error code or a throttle time, which the condition then requires; None for other fields."""
         if isinstance(test.value, FieldValue) or not self.is_read(test.field):
             return None
-        found: Any = predicate(test)(False if test.field.kind is Kind.FLAG else 0)
+        found: Any = predicate(test)(False if test.field.kind is ValueKind.FLAG else 0)
         return bool(found)
 
     def is_read(self, of: Field | Path) -> bool:
@@ -105,7 +105,7 @@ class _Evaluation:
         if of.name in _CODES or of.name == "retriable":
             self.condition.errors = True
             return True
-        if isinstance(of, Path) and of.side == "response" and of.kind is Kind.ERROR and not of.array:
+        if isinstance(of, Path) and of.side == "response" and of.kind is ValueKind.ERROR and not of.array:
             self.condition.errors = True
             return True
         return False
@@ -126,7 +126,7 @@ def _least(test: Test) -> int | None:
     """The least whole number that may pass; None if there is no bound."""
     value = test.value
     if test.op is Op.IN and isinstance(value, tuple):
-        lows = [each.low if isinstance(each, Span) else each for each in value]
+        lows = [each.low if isinstance(each, ValueRange) else each for each in value]
         return min(int(low) for low in lows if isinstance(low, int | float)) if _numbers(lows) else None
     if not _numbers([value]):
         return None

@@ -8,10 +8,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 from .language.check import names_of
-from .language.fields import Kind
-from .language.literals import DAY, Clock, Endpoint, seconds_of_offset
+from .language.fields import ValueKind
+from .language.literals import DAY, Endpoint, TimeOfDay, seconds_of_offset
 from .language.patterns import Pattern
-from .language.tree import ON_TEXT, FieldValue, Op, Span, Test
+from .language.tree import ON_TEXT, FieldValue, Op, Test, ValueRange
 
 Predicate = Callable[[Any], bool]
 _QUARTER = 900 * 10**9  # no zone changes its offset within a quarter of an hour
@@ -34,19 +34,19 @@ def predicate(test: Test, zone: tzinfo | None = None) -> Predicate:
     return of_value(test.field.kind, test.op, test.value, zone)
 
 
-def of_value(kind: Kind, op: Op, value: Any, zone: tzinfo | None = None) -> Predicate:
+def of_value(kind: ValueKind, op: Op, value: Any, zone: tzinfo | None = None) -> Predicate:
     """As `predicate`, for values of a kind, an operator, and what to compare them with."""
     if op is Op.TRUE:
         return _true(kind)
     if op is Op.IN:
         return _in(kind, value, zone)
-    if kind is Kind.ADDRESS:
+    if kind is ValueKind.ADDRESS:
         assert isinstance(value, Endpoint)
         return lambda end: value.matches(*end)
     if op in ON_TEXT:
         return _text(kind, op, value)
     compare = _COMPARE[op]
-    if isinstance(value, Clock):
+    if isinstance(value, TimeOfDay):
         at, of_day = value.ns, time_of_day(zone)
         return lambda ns: compare(of_day(ns), at)
     return lambda found: compare(found, value)
@@ -66,25 +66,25 @@ def compare(op: Op, left: Any, right: Any) -> bool:
     return _COMPARE[op](left, right)
 
 
-def _true(kind: Kind) -> Predicate:
-    if kind in (Kind.FLAG, Kind.ERROR, Kind.TEXT, Kind.BYTES, Kind.STRUCT):
+def _true(kind: ValueKind) -> Predicate:
+    if kind in (ValueKind.FLAG, ValueKind.ERROR, ValueKind.TEXT, ValueKind.BYTES, ValueKind.STRUCT):
         return bool
     return lambda value: True
 
 
-def _in(kind: Kind, items: tuple[Any, ...], zone: tzinfo | None) -> Predicate:
-    plain = frozenset(item for item in items if not isinstance(item, Span | Clock | Endpoint))
-    others = [_item(kind, item, zone) for item in items if isinstance(item, Span | Clock | Endpoint)]
+def _in(kind: ValueKind, items: tuple[Any, ...], zone: tzinfo | None) -> Predicate:
+    plain = frozenset(item for item in items if not isinstance(item, ValueRange | TimeOfDay | Endpoint))
+    others = [_item(kind, item, zone) for item in items if isinstance(item, ValueRange | TimeOfDay | Endpoint)]
     if not others:
         return lambda value: value in plain
     return lambda value: value in plain or any(test(value) for test in others)
 
 
-def _item(kind: Kind, item: Any, zone: tzinfo | None) -> Predicate:
-    if not isinstance(item, Span):
+def _item(kind: ValueKind, item: Any, zone: tzinfo | None) -> Predicate:
+    if not isinstance(item, ValueRange):
         return of_value(kind, Op.EQUAL, item, zone)
     low, high = item.low, item.high
-    if isinstance(low, Clock) and isinstance(high, Clock):
+    if isinstance(low, TimeOfDay) and isinstance(high, TimeOfDay):
         first, last, of_day = low.ns, high.ns, time_of_day(zone)
         if first <= last:
             return lambda ns: first <= of_day(ns) <= last
@@ -94,19 +94,19 @@ def _item(kind: Kind, item: Any, zone: tzinfo | None) -> Predicate:
     return lambda value: bool(lowest <= value <= highest)
 
 
-def _text(kind: Kind, op: Op, value: Any) -> Predicate:
-    if kind in (Kind.API, Kind.ERROR, Kind.CODEC):
-        passes = _text(Kind.STATE, op, value)
+def _text(kind: ValueKind, op: Op, value: Any) -> Predicate:
+    if kind in (ValueKind.API, ValueKind.ERROR, ValueKind.CODEC):
+        passes = _text(ValueKind.STATE, op, value)
         numbers = frozenset(number for name, number in names_of(kind).items() if passes(name))
         return lambda number: number in numbers
-    if kind is Kind.BYTES:
-        passes = _text(Kind.TEXT, op, value)
+    if kind is ValueKind.BYTES:
+        passes = _text(ValueKind.TEXT, op, value)
         return lambda data: passes(data.decode("utf-8", "replace"))
     if isinstance(value, Pattern):
         return value.search
     wanted: str = value
-    if kind is Kind.STATE:  # names of states, APIs, errors: in any case
-        passes = _text(Kind.TEXT, op, wanted.lower())
+    if kind is ValueKind.STATE:  # names of states, APIs, errors: in any case
+        passes = _text(ValueKind.TEXT, op, wanted.lower())
         return lambda name: passes(name.lower())
     if op is Op.CONTAINS:
         return lambda text: wanted in text

@@ -16,7 +16,7 @@ from ..errors import EncodeError
 from ..schema import facts
 from . import entities
 from .entities import MessagePart, TopicPartition
-from .language.fields import Field, Kind
+from .language.fields import Field, ValueKind
 from .language.literals import split_endpoint
 from .language.paths import Path, kind_of
 
@@ -244,7 +244,7 @@ def at_path(path: Path) -> Many:
             field, _ = field_at(of, steps)
         except EncodeError:
             return False
-        return path.kind is Kind.STRUCT or (kind_of(field) is Kind.STRUCT) is False
+        return path.kind is ValueKind.STRUCT or (kind_of(field) is ValueKind.STRUCT) is False
 
     def found(exchange: Exchange) -> Iterable[PlanValue]:
         message = _message(exchange, side)

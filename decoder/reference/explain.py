@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..codec.plan import snake_case
 from ..errors import DecoderError
 from ..schema import facts
-from ..schema.notation import NO_VERSIONS, Definition, Field, Versions
+from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange
 from . import releases
 from .explanations import texts
 
@@ -305,7 +305,7 @@ def _version(key: int, version: int) -> VersionFact:
 
 
 def _fields(of: Definition) -> Iterator[FieldFact]:
-    def walk(fields: tuple[Field, ...], depth: int, around: Versions) -> Iterator[FieldFact]:
+    def walk(fields: tuple[FieldLine, ...], depth: int, around: VersionRange) -> Iterator[FieldFact]:
         for field in fields:
             versions = field.versions if field.versions != NO_VERSIONS else field.tagged
             some = not all(v in versions for v in of.versions.every() if v in around)

@@ -14,7 +14,7 @@ from functools import cache
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message, steps
 from ..codec.plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values, compile_plan
-from ..codec.walk import Span, Walker
+from ..codec.walk import FieldSpan, Walker
 from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
 from . import facts
 from .notation import Definition, parse
@@ -115,7 +115,7 @@ class DraftMessage(Message):
             self.name, self.plan, values, _bytes(self.name, self.plan, values) + self.trailing, self.trailing
         )
 
-    def map(self) -> list[Span]:
+    def map(self) -> list[FieldSpan]:
         """The ``(path, start, end)`` of every field; the span of an optional field begins with its byte of presence."""
         walker = _walker(self.name, self.plan, self.frame)
         walker.run()
@@ -141,7 +141,7 @@ class _MaybeWalker(Walker):
         value = super()._field(replace(field, nullable=False), path) if present else None
         # One span for the field with its byte of presence replaces that of the value alone.
         self.spans[known:] = [span for span in self.spans[known:] if span.path != path]
-        self.spans.append(Span(path, start, self.position))
+        self.spans.append(FieldSpan(path, start, self.position))
         return value
 
 

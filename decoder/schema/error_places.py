@@ -18,7 +18,7 @@ RESPONSE, EVERYWHERE = "response", "everywhere"
 """Words of the table that are no name of an array."""
 
 
-class Place(NamedTuple):
+class ErrorPlace(NamedTuple):
     """Where an error is in the responses of one version.
 
     `arrays`: the arrays whose entries have it; empty: the response itself. `field`: of an entry; empty: its first error code.
@@ -68,7 +68,7 @@ def has_errors(struct: StructPlan) -> bool:
 
 
 @cache
-def of(api_key: int, api_version: int, error_code: int) -> Place:
+def of(api_key: int, api_version: int, error_code: int) -> ErrorPlace:
     """Where the responses of an API at a version have an error."""
     root = plan("response", api_key, api_version).root
     word = _table().places.get((api_key, error_code), "")
@@ -77,11 +77,11 @@ def of(api_key: int, api_version: int, error_code: int) -> Place:
     if name and name != RESPONSE:
         found = next((struct for array, struct in _arrays(root) if array == name), None)
         if found is not None and (not field or any(each.name == field for each in found.fields)):
-            return Place(frozenset({name}), field)
+            return ErrorPlace(frozenset({name}), field)
     if own:
         low, high = _table().everywhere.get(api_key, (0, -1))
-        return Place(whole=True, parts=name != RESPONSE and low <= api_version <= high, alone=name == RESPONSE)
-    return Place(frozenset(_outermost(root)), whole=True)
+        return ErrorPlace(whole=True, parts=name != RESPONSE and low <= api_version <= high, alone=name == RESPONSE)
+    return ErrorPlace(frozenset(_outermost(root)), whole=True)
 
 
 def _arrays(struct: StructPlan) -> Iterator[tuple[str, StructPlan]]:

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from ..errors import UnknownName
-from .notation import Definition, Versions, parse
+from .notation import Definition, VersionRange, parse
 
 _SCHEMA = resources.files(f"{__package__}.definitions")
 
@@ -35,7 +35,7 @@ class Api(NamedTuple):
     response: Definition
 
     @property
-    def versions(self) -> Versions:
+    def versions(self) -> VersionRange:
         """The versions that the schema has."""
         return self.request.versions
 

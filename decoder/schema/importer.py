@@ -14,7 +14,7 @@ from typing import Any
 
 from ..codec.plan import StructPlan, compile_plan
 from ..errors import DecoderError
-from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, Field, Versions, write
+from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, FieldLine, VersionRange, write
 
 # Kafka's definition types -> the notation's kinds. Records are data with a key and the topic's name.
 KINDS = {
@@ -79,7 +79,7 @@ def _with_record_types(found: dict[str, Definition], topic: str) -> Iterator[Def
             yield replace(d, key=max(key.versions.every()), listeners=(topic,))
         else:
             fields = tuple(replace(f, versions=ALL_VERSIONS) for f in d.fields)
-            yield replace(d, key=max(d.versions.every()), versions=Versions(0, 0), listeners=(topic,), fields=fields)
+            yield replace(d, key=max(d.versions.every()), versions=VersionRange(0, 0), listeners=(topic,), fields=fields)
 
 
 def _load_json(text: str) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def _load_json(text: str) -> dict[str, Any]:
 
 def _definition(raw: dict[str, Any], topic: str | None = None) -> Definition:
     kind = KINDS[raw["type"]]
-    versions = Versions.parse(raw["validVersions"])
+    versions = VersionRange.parse(raw["validVersions"])
     return Definition(
         kind=kind,
         name=raw["name"],
         key=raw.get("apiKey"),
         versions=versions,
-        flexible=Versions.parse(raw.get("flexibleVersions", "none")),
+        flexible=VersionRange.parse(raw.get("flexibleVersions", "none")),
         listeners=(topic,) if topic and kind == "data" and "apiKey" in raw else tuple(raw.get("listeners", ())),
         fields=tuple(_field(f) for f in raw.get("fields", ())),
         structs=tuple((s["name"], tuple(_field(f) for f in s["fields"])) for s in raw.get("commonStructs", ())),
@@ -108,11 +108,11 @@ def _definition(raw: dict[str, Any], topic: str | None = None) -> Definition:
     )
 
 
-def _field(raw: dict[str, Any]) -> Field:
+def _field(raw: dict[str, Any]) -> FieldLine:
     type_name = raw["type"]
     array = type_name.startswith("[]")
     # Kafka's FieldSpec: a field with tagged versions only exists in those.
-    versions = Versions.parse(raw.get("versions") or raw.get("taggedVersions", "0+"))
+    versions = VersionRange.parse(raw.get("versions") or raw.get("taggedVersions", "0+"))
     tag = raw.get("tag")
     # Kafka's FieldSpec: the word "null" is a default, JSON's null is none.
     default = raw.get("default")
@@ -120,14 +120,14 @@ def _field(raw: dict[str, Any]) -> Field:
         default = ""
     elif isinstance(default, bool):
         default = str(default).lower()
-    return Field(
+    return FieldLine(
         name=raw["name"],
         type=type_name[2:] if array else type_name,
         array=array,
         versions=versions,
-        nullable=Versions.parse(raw.get("nullableVersions", "none")),
+        nullable=VersionRange.parse(raw.get("nullableVersions", "none")),
         tag=None if tag is None else int(tag),
-        tagged=Versions.parse(raw.get("taggedVersions", "none")),
+        tagged=VersionRange.parse(raw.get("taggedVersions", "none")),
         default=str(default) if default != "" else None,
         ignorable=str(raw.get("ignorable", False)).lower() == "true",
         map_key=bool(raw.get("mapKey", False)),
@@ -189,11 +189,11 @@ class _Scope:
     def top(self) -> int:
         return max(self.old | self.new)
 
-    def join(self, old: Versions, new: Versions) -> Versions:
+    def join(self, old: VersionRange, new: VersionRange) -> VersionRange:
         wanted = {v for v in self.old if v in old} | {v for v in self.new if v in new}
         return self.as_range(wanted)
 
-    def as_range(self, wanted: set[int]) -> Versions:
+    def as_range(self, wanted: set[int]) -> VersionRange:
         if not wanted:
             return NO_VERSIONS
         low, high = min(wanted), max(wanted)
@@ -202,7 +202,7 @@ class _Scope:
             raise ImportProblem(f"versions {sorted(wanted)} have a hole at {missing}")
         if low == min(self.old | self.new):
             low = 0
-        return Versions(low, None if high == self.top else high)
+        return VersionRange(low, None if high == self.top else high)
 
 
 def _union_definition(old: Definition, new: Definition) -> Definition:
@@ -215,7 +215,7 @@ def _union_definition(old: Definition, new: Definition) -> Definition:
     try:
         return replace(
             new,
-            versions=Versions(min(every), max(every)),
+            versions=VersionRange(min(every), max(every)),
             flexible=scope.join(old.flexible, new.flexible),
             fields=_union_fields(old.fields, new.fields, scope),
             structs=_union_structs(dict(old.structs), dict(new.structs), scope),
@@ -226,15 +226,15 @@ def _union_definition(old: Definition, new: Definition) -> Definition:
 
 
 def _union_structs(
-    old: dict[str, tuple[Field, ...]], new: dict[str, tuple[Field, ...]], scope: _Scope
-) -> tuple[tuple[str, tuple[Field, ...]], ...]:
+    old: dict[str, tuple[FieldLine, ...]], new: dict[str, tuple[FieldLine, ...]], scope: _Scope
+) -> tuple[tuple[str, tuple[FieldLine, ...]], ...]:
     names = list(dict.fromkeys([*new, *old]))
     return tuple((n, _union_fields(old.get(n, ()), new.get(n, ()), scope)) for n in names)
 
 
-def _union_fields(old: Iterable[Field], new: Iterable[Field], scope: _Scope) -> tuple[Field, ...]:
+def _union_fields(old: Iterable[FieldLine], new: Iterable[FieldLine], scope: _Scope) -> tuple[FieldLine, ...]:
     new_fields = {_identity(f): f for f in new}
-    merged: list[Field] = []
+    merged: list[FieldLine] = []
     placed: set[tuple[str, str, bool]] = set()
     pending = list(new_fields)
     for field in old:
@@ -252,12 +252,12 @@ def _union_fields(old: Iterable[Field], new: Iterable[Field], scope: _Scope) -> 
     return tuple(f for f in merged if f.versions != NO_VERSIONS)
 
 
-def _identity(field: Field) -> tuple[str, str, bool]:
+def _identity(field: FieldLine) -> tuple[str, str, bool]:
     # A struct may be renamed between releases without a change on the wire, but a primitive's type may not change.
     return field.name, field.type if field.type in PRIMITIVES else "struct", field.array
 
 
-def _union_field(old: Field | None, new: Field | None, scope: _Scope) -> Field:
+def _union_field(old: FieldLine | None, new: FieldLine | None, scope: _Scope) -> FieldLine:
     base = new or old
     assert base is not None
     none = replace(base, versions=NO_VERSIONS, nullable=NO_VERSIONS, tagged=NO_VERSIONS, fields=())
@@ -265,7 +265,7 @@ def _union_field(old: Field | None, new: Field | None, scope: _Scope) -> Field:
     # Nullable ranges are often wider than the field's own; only the part inside counts.
     versions = scope.join(was.versions, now.versions)
 
-    def narrowed(a: Versions, b: Versions) -> Versions:
+    def narrowed(a: VersionRange, b: VersionRange) -> VersionRange:
         inside = {v for v in scope.old if v in a and v in was.versions} | {
             v for v in scope.new if v in b and v in now.versions
         }
@@ -274,7 +274,7 @@ def _union_field(old: Field | None, new: Field | None, scope: _Scope) -> Field:
     nullable, tagged = narrowed(was.nullable, now.nullable), narrowed(was.tagged, now.tagged)
     return replace(
         base,
-        versions=ALL_VERSIONS if versions == Versions(0, None) else versions,
+        versions=ALL_VERSIONS if versions == VersionRange(0, None) else versions,
         nullable=nullable,
         tagged=tagged,
         tag=base.tag if tagged != NO_VERSIONS else None,
@@ -314,7 +314,7 @@ def schema_files(definitions: Mapping[str, Definition]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SchemaChange:
     """What a release changes. ``alarm``: it changes the bytes of a version that was known already."""
 
     message: str
@@ -325,24 +325,24 @@ class Difference:
         return f"{'ALARM ' if self.alarm else ''}{self.message}: {self.text}"
 
 
-def differences(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> list[Difference]:
+def differences(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> list[SchemaChange]:
     """What `new` adds, drops and changes against `old`, version by version."""
-    found: list[Difference] = []
+    found: list[SchemaChange] = []
     old = renamed(old, new)
     for name in sorted({*old, *new}):
         if name not in old:
-            found.append(Difference(name, f"new, versions {new[name].versions}"))
+            found.append(SchemaChange(name, f"new, versions {new[name].versions}"))
         elif name not in new:
-            found.append(Difference(name, f"not in this release (had versions {old[name].versions})"))
+            found.append(SchemaChange(name, f"not in this release (had versions {old[name].versions})"))
         else:
             before, after = set(old[name].versions.every()), set(new[name].versions.every())
             if after - before:
-                found.append(Difference(name, f"adds versions {_listed(after - before)}"))
+                found.append(SchemaChange(name, f"adds versions {_listed(after - before)}"))
             if before - after:
-                found.append(Difference(name, f"no longer has versions {_listed(before - after)}"))
+                found.append(SchemaChange(name, f"no longer has versions {_listed(before - after)}"))
             for version in sorted(before & after):
                 found.extend(
-                    Difference(name, f"version {version} {text}", alarm)
+                    SchemaChange(name, f"version {version} {text}", alarm)
                     for text, alarm in _layout_changes(old[name], new[name], version)
                 )
     return found

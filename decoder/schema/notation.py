@@ -37,7 +37,7 @@ class NotationError(DecoderError):
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class VersionRange:
     """An inclusive range of versions. ``high`` None means open-ended, ``low`` > ``high`` means none."""
 
     low: int = 0
@@ -54,7 +54,7 @@ class Versions:
         return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
     @classmethod
-    def parse(cls, text: str) -> Versions:
+    def parse(cls, text: str) -> VersionRange:
         """From ``"3"``, ``"0-13"``, ``"9+"`` or ``"none"``. Raises ValueError."""
         if text == "none":
             return NO_VERSIONS
@@ -64,7 +64,7 @@ class Versions:
         low = int(match[1])
         return cls(low, None if match[2] else int(match[3] or low))
 
-    def within(self, valid: Versions) -> frozenset[int]:
+    def within(self, valid: VersionRange) -> frozenset[int]:
         """The versions of this range that are in the bounded range `valid`."""
         return frozenset(v for v in valid.every() if v in self)
 
@@ -75,27 +75,27 @@ class Versions:
         return range(self.low, self.high + 1)
 
 
-ALL_VERSIONS = Versions(0, None)
-NO_VERSIONS = Versions(0, -1)
+ALL_VERSIONS = VersionRange(0, None)
+NO_VERSIONS = VersionRange(0, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldLine:
     """One field line. ``type`` is a primitive or the name of a struct, ``fields`` those of an inline struct."""
 
     name: str
     type: str
     array: bool = False
-    versions: Versions = ALL_VERSIONS
-    nullable: Versions = NO_VERSIONS
+    versions: VersionRange = ALL_VERSIONS
+    nullable: VersionRange = NO_VERSIONS
     tag: int | None = None
-    tagged: Versions = NO_VERSIONS
+    tagged: VersionRange = NO_VERSIONS
     default: str | None = None
     ignorable: bool = False
     map_key: bool = False
     entity: str | None = None
     never_flexible: bool = False
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FieldLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +105,15 @@ class Definition:
     kind: str
     name: str
     key: int | None
-    versions: Versions
-    flexible: Versions
+    versions: VersionRange
+    flexible: VersionRange
     listeners: tuple[str, ...]
-    fields: tuple[Field, ...]
-    structs: tuple[tuple[str, tuple[Field, ...]], ...] = ()
+    fields: tuple[FieldLine, ...]
+    structs: tuple[tuple[str, tuple[FieldLine, ...]], ...] = ()
     unstable: bool = False
     since: tuple[tuple[int, str], ...] = ()
 
-    def struct(self, name: str) -> tuple[Field, ...]:
+    def struct(self, name: str) -> tuple[FieldLine, ...]:
         """The fields of the shared struct `name`. Raises KeyError if there is none."""
         return dict(self.structs)[name]
 
@@ -144,7 +144,7 @@ def _write_block(d: Definition) -> Iterator[str]:
             yield from write_field(field, 2)
 
 
-def write_field(field: Field, depth: int) -> Iterator[str]:
+def write_field(field: FieldLine, depth: int) -> Iterator[str]:
     """The lines of one field and its struct's fields."""
     words = [field.name, ("[]" if field.array else "") + field.type]
     if field.nullable != NO_VERSIONS:
@@ -213,8 +213,8 @@ def _parse_block(lines: list[_Line], source: str) -> Definition:
         raise NotationError(
             source, head.number, "expected 'request|response|header|data Name ... versions ... flex ...'"
         )
-    fields: list[Field] = []
-    structs: list[tuple[str, tuple[Field, ...]]] = []
+    fields: list[FieldLine] = []
+    structs: list[tuple[str, tuple[FieldLine, ...]]] = []
     at = 1
     while at < len(lines):
         line = lines[at]
@@ -227,7 +227,7 @@ def _parse_block(lines: list[_Line], source: str) -> Definition:
             field, at = _parse_field(lines, at, 1, source)
             fields.append(field)
     try:
-        versions, flexible = Versions.parse(match["versions"]), Versions.parse(match["flex"])
+        versions, flexible = VersionRange.parse(match["versions"]), VersionRange.parse(match["flex"])
     except ValueError as error:
         raise NotationError(source, head.number, str(error)) from None
     return Definition(
@@ -249,15 +249,15 @@ def _since(text: str | None) -> tuple[tuple[int, str], ...]:
     return tuple((int(version), release) for version, release in pairs)
 
 
-def _parse_fields(lines: list[_Line], at: int, depth: int, source: str) -> tuple[tuple[Field, ...], int]:
-    fields: list[Field] = []
+def _parse_fields(lines: list[_Line], at: int, depth: int, source: str) -> tuple[tuple[FieldLine, ...], int]:
+    fields: list[FieldLine] = []
     while at < len(lines) and lines[at].depth >= depth:
         field, at = _parse_field(lines, at, depth, source)
         fields.append(field)
     return tuple(fields), at
 
 
-def _parse_field(lines: list[_Line], at: int, depth: int, source: str) -> tuple[Field, int]:
+def _parse_field(lines: list[_Line], at: int, depth: int, source: str) -> tuple[FieldLine, int]:
     line = lines[at]
     if line.depth != depth:
         raise NotationError(source, line.number, "indented too deeply")
@@ -269,7 +269,7 @@ def _parse_field(lines: list[_Line], at: int, depth: int, source: str) -> tuple[
     return replace(field, fields=inner) if inner else field, after
 
 
-def _field(words: list[str]) -> Field:
+def _field(words: list[str]) -> FieldLine:
     """The field of a line, without the fields of its struct."""
     name, type_word, *rest = words[0], words[1], *words[2:]
     match = _TYPE.fullmatch(type_word)
@@ -282,15 +282,15 @@ def _field(words: list[str]) -> Field:
         elif word[0] == "@":
             entity = word[1:]
         elif found := re.fullmatch(r"tag(\d+)(?::(\S+))?", word):
-            tag, tagged = int(found[1]), Versions.parse(found[2]) if found[2] else None
+            tag, tagged = int(found[1]), VersionRange.parse(found[2]) if found[2] else None
         elif word not in ("~", "*", "flex:none"):
-            versions = Versions.parse(word)
-    return Field(
+            versions = VersionRange.parse(word)
+    return FieldLine(
         name,
         type=match[2],
         array=bool(match[1]),
         versions=versions,
-        nullable=NO_VERSIONS if not match[3] else Versions.parse(match[4]) if match[4] else versions,
+        nullable=NO_VERSIONS if not match[3] else VersionRange.parse(match[4]) if match[4] else versions,
         tag=tag,
         tagged=NO_VERSIONS if tag is None else tagged or versions,
         default=default,

@@ -8,6 +8,6 @@ runs plugins, where, and for how long, is decided in `proxy.interception.plugin_
 from .context import Ask, Context, PeerView
 from .loader import load
 from .plugin import Plugin
-from .sources import PluginError, Source, installed, parse
+from .sources import PluginError, PluginSource, installed, parse
 
-__all__ = ["Ask", "Context", "PeerView", "Plugin", "PluginError", "Source", "installed", "load", "parse"]
+__all__ = ["Ask", "Context", "PeerView", "Plugin", "PluginError", "PluginSource", "installed", "load", "parse"]

@@ -17,7 +17,7 @@ from ...decoder.connection import hit_notes
 from ...decoder.connection.exchange import State
 from ...diagnostics import contained
 from .. import unanswerable
-from .context import Context, HookEnvironment, Outcome, PeerView
+from .context import Context, HookEnvironment, HookOutcome, PeerView
 from .plugin import Plugin
 
 _DID = {"respond": hit_notes.ANSWERED, "drop": hit_notes.DROPPED, "close": hit_notes.CLOSED}
@@ -126,7 +126,7 @@ class Chain:
             self.fault(plugin, hook, error)
             return False
 
-    async def _call_hook(self, plugin: Plugin, hook: str, context: Context, *arguments: Any) -> Outcome | None:
+    async def _call_hook(self, plugin: Plugin, hook: str, context: Context, *arguments: Any) -> HookOutcome | None:
         """The outcome of a hook; None if it failed."""
         self.watch(plugin, hook)
         try:

@@ -42,7 +42,7 @@ class PeerView:
 
 
 @dataclass(slots=True)
-class Outcome:
+class HookOutcome:
     """What one hook asks for. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead (without its
     size), None: as it is."""
 
@@ -96,7 +96,7 @@ class Context:
     exchange: Exchange | None = None
     """Request and, in `response`, response, with names, times and ids."""
     message: Message | None = None
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: HookOutcome = field(default_factory=HookOutcome)
     notes: list[str] = field(default_factory=list)
 
     # -- the message -------------------------------------------------------------------------
@@ -210,9 +210,9 @@ class Context:
 
     # -- what the hook returned ------------------------------------------------------------------------------
 
-    def take(self, returned: Any) -> Outcome:
+    def take(self, returned: Any) -> HookOutcome:
         """The outcome, with what the hook returned; HookUsageError if that is nothing that a hook returns."""
-        if returned is None or isinstance(returned, Outcome):
+        if returned is None or isinstance(returned, HookOutcome):
             return self.outcome
         if self.hook not in ("request", "response"):
             raise HookUsageError(f"{self.hook} returned {type(returned).__name__}: it returns nothing")

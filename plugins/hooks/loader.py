@@ -15,13 +15,13 @@ from types import ModuleType
 from typing import Any
 
 from .plugin import HOOKS, InvalidPlugin, Plugin
-from .sources import PluginError, Source, entry_point
+from .sources import PluginError, PluginSource, entry_point
 
 _KINDS: dict[Any, type] = {"bool": bool, "int": int, "float": float, "str": str}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def load(source: Source, number: int = 0) -> list[Plugin]:
+def load(source: PluginSource, number: int = 0) -> list[Plugin]:
     """The plugins of a source whose file has been read. `number` distinguishes modules of files with the same name.
 
     PluginError has the file and line of an error."""
@@ -45,7 +45,7 @@ def load(source: Source, number: int = 0) -> list[Plugin]:
     return [_make_plugin(kind, source) for kind in _classes(module, source)]
 
 
-def _from_package(source: Source) -> Plugin:
+def _from_package(source: PluginSource) -> Plugin:
     point = entry_point(source)
     try:
         kind = point.load()
@@ -56,7 +56,7 @@ def _from_package(source: Source) -> Plugin:
     return _make_plugin(kind, source, source.name)
 
 
-def _classes(module: ModuleType, source: Source) -> list[type]:
+def _classes(module: ModuleType, source: PluginSource) -> list[type]:
     here = [each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__]
     if source.wanted:
         found = getattr(module, source.wanted, None)
@@ -74,7 +74,7 @@ def _classes(module: ModuleType, source: Source) -> list[type]:
     raise PluginError(f"{source.path}: no class in it has one of the hooks {', '.join(HOOKS)}")
 
 
-def _make_plugin(kind: type, source: Source, name: str = "") -> Plugin:
+def _make_plugin(kind: type, source: PluginSource, name: str = "") -> Plugin:
     place = f"{source.path}:{_line_of(kind)}" if source.path else source.given
     try:
         settings = _settings(kind, dict(source.settings))

@@ -30,7 +30,7 @@ class PluginError(BarnabasError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PluginSource:
     """Where to find a plugin. `path`: its file, absolute, "" for an entry point called `name`. `wanted`: the class, "" for
     all. `text`: the file's content, None until it is read."""
 
@@ -45,10 +45,10 @@ class Source:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Source:
+    def from_dict(cls, fields: dict[str, Any]) -> PluginSource:
         return cls(**fields | {"settings": tuple((key, value) for key, value in fields["settings"])})
 
-    def read(self) -> Source:
+    def read(self) -> PluginSource:
         """A copy with the current text of the file. Raises PluginError."""
         if not self.path:
             return self
@@ -63,10 +63,10 @@ class Source:
             text = data.decode()
         except UnicodeDecodeError as error:
             raise PluginError(f"{self.path}: this is no text in UTF-8 (byte {error.start})") from None
-        return Source(self.given, self.path, self.name, self.wanted, self.settings, text)
+        return PluginSource(self.given, self.path, self.name, self.wanted, self.settings, text)
 
 
-def parse(given: str, base: Path | None = None) -> Source:
+def parse(given: str, base: Path | None = None) -> PluginSource:
     """A source in one of the forms above. Raises PluginError. `base`: the folder of relative paths."""
     place, question, rest = given.partition("?")
     settings = []
@@ -80,10 +80,10 @@ def parse(given: str, base: Path | None = None) -> Source:
         before, wanted = place, ""
     if before.endswith(".py") or os.sep in before:
         path = (base or Path()) / Path(before).expanduser()
-        return Source(given, str(path.absolute()), path.stem, wanted, tuple(settings))
+        return PluginSource(given, str(path.absolute()), path.stem, wanted, tuple(settings))
     if not place:
         raise PluginError(f"{given!r} names no plugin: give a file (my.py, my.py:Class), or the name of an installed one")
-    return Source(given, "", place, "", tuple(settings))
+    return PluginSource(given, "", place, "", tuple(settings))
 
 
 def installed() -> dict[str, metadata.EntryPoint]:
@@ -93,7 +93,7 @@ def installed() -> dict[str, metadata.EntryPoint]:
     return {point.name: point for point in metadata.entry_points(group=GROUP)}
 
 
-def entry_point(source: Source) -> metadata.EntryPoint:
+def entry_point(source: PluginSource) -> metadata.EntryPoint:
     """The entry point that a source names; PluginError with the nearest name if there is none."""
     found = installed()
     if source.name in found:

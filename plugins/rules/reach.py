@@ -74,7 +74,7 @@ def _span(numbers: Sequence[int]) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
 
 
-class Rule(Protocol):
+class RuleReach(Protocol):
     """The part of `rules.Rule` that decides when it fires."""
 
     @property
@@ -85,7 +85,7 @@ class Rule(Protocol):
     def filter(self) -> Filter: ...
 
 
-R = TypeVar("R", bound=Rule)
+R = TypeVar("R", bound=RuleReach)
 
 
 def shadowed(rules: Sequence[R]) -> list[tuple[R, R]]:

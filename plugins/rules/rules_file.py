@@ -27,7 +27,7 @@ class RuleError(BarnabasError, ValueError):
         self.file, self.line, self.column, self.text = file, line, column, text
 
 
-class Source:
+class RulesText:
     """A parsed text of rules. `name`: its name in errors."""
 
     def __init__(self, name: str, root: InputValue) -> None:
@@ -58,7 +58,7 @@ class Source:
         return RuleError(self.name, line, column, invalid.text)
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> RulesText:
     """A file; RuleError if it cannot be read or is no YAML or TOML."""
     name = str(path)
     try:
@@ -67,12 +67,12 @@ def read(path: Path) -> Source:
         raise RuleError(name, 1, 1, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise RuleError(name, 1, 1, "is not UTF-8 text") from None
-    return Source(name, _toml(text, name) if path.suffix == ".toml" else _yaml(text, name))
+    return RulesText(name, _toml(text, name) if path.suffix == ".toml" else _yaml(text, name))
 
 
-def read_text(text: str, name: str, most: int = MOST_VALUES) -> Source:
+def read_text(text: str, name: str, most: int = MOST_VALUES) -> RulesText:
     """Like `read`, for YAML or JSON in a text; `most`: values in it."""
-    return Source(name, _yaml(text, name, most))
+    return RulesText(name, _yaml(text, name, most))
 
 
 # -- YAML and JSON -----------------------------------------------------------------------------------------------

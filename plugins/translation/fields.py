@@ -14,7 +14,7 @@ from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import is_error_code, shown_value
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan, snake_case
 from ...decoder.schema import facts
-from ...decoder.schema.notation import Definition, Field
+from ...decoder.schema.notation import Definition, FieldLine
 
 Fields = dict[str, Any]
 
@@ -27,20 +27,20 @@ class Fact(NamedTuple):
     struct: Mapping[str, Fact]
 
 
-class Loss(NamedTuple):
+class FieldLoss(NamedTuple):
     """A value that the target version cannot hold. `path` names no indexes: ``"topics.partitions.timestamp"``."""
 
     path: str
     value: Any
 
 
-def fit(kind: str, api_key: int, version: int, fields: Mapping[str, Any], losses: list[Loss]) -> Fields:
+def fit(kind: str, api_key: int, version: int, fields: Mapping[str, Any], losses: list[FieldLoss]) -> Fields:
     """The fields that a ``"request"`` or ``"response"`` has at `version`; values that are lost are added to `losses`."""
     return _fit(plan(kind, api_key, version).root, _facts(kind, api_key), fields, "", losses)
 
 
 def _fit(
-    target: StructPlan, known: Mapping[str, Fact], fields: Mapping[str, Any], prefix: str, losses: list[Loss]
+    target: StructPlan, known: Mapping[str, Fact], fields: Mapping[str, Any], prefix: str, losses: list[FieldLoss]
 ) -> Fields:
     places = _places(target)
     out: Fields = {}
@@ -52,11 +52,11 @@ def _fit(
                 if target.flexible:
                     out[name] = value
             elif fact is None or not (fact.ignorable or value == fact.default):
-                losses.append(Loss(prefix + name, value))
+                losses.append(FieldLoss(prefix + name, value))
         elif value is None and not place.nullable and place.type != "records":
             out[name] = _empty(place)
             if fact is None or not fact.ignorable:
-                losses.append(Loss(prefix + name, None))
+                losses.append(FieldLoss(prefix + name, None))
         elif place.struct is None or value is None:
             out[name] = value
         else:
@@ -121,7 +121,7 @@ def _facts(kind: str, api_key: int) -> dict[str, Fact]:
     return _union(definition, definition.fields, newest)
 
 
-def _union(definition: Definition, fields: tuple[Field, ...], plans: list[StructPlan]) -> dict[str, Fact]:
+def _union(definition: Definition, fields: tuple[FieldLine, ...], plans: list[StructPlan]) -> dict[str, Fact]:
     found: dict[str, Fact] = {}
     for field in fields:
         name = snake_case(field.name)

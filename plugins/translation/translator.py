@@ -14,7 +14,7 @@ from ...decoder.records import RecordsError
 from ...decoder.schema import facts
 from .. import responses
 from . import error_codes, version_ranges
-from .fields import Fields, Loss, fit
+from .fields import FieldLoss, Fields, fit
 from .fields import error_codes as replace_codes
 from .message_format import ConversionError
 from .steps import ConversionContext, Unbridgeable, splitting, walk, why_droppable, why_impossible
@@ -123,7 +123,7 @@ class Translator:
         if asked.served == asked.version:
             return message.frame
         walk("request", asked.api_key, asked.version, asked.served, fields, asked)
-        losses: list[Loss] = []
+        losses: list[FieldLoss] = []
         fields = fit("request", asked.api_key, asked.served, fields, losses)
         for loss in losses:
             why = why_droppable(asked.api_key, loss.path)
@@ -150,7 +150,7 @@ class Translator:
             fields = found[1](parts, whole)
         if key == API_VERSIONS:
             self._extend(fields)
-        losses: list[Loss] = []
+        losses: list[FieldLoss] = []
         fields = fit("response", key, version, fields, losses)
         replace_codes(plan("response", key, version).root, fields, error_codes.changes(key, version))
         (correlation,) = _CORRELATION.unpack_from(frames[0])

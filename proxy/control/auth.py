@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Refused(Exception):
+class AccessRefused(Exception):
     """A request that is not answered; `status`: the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -35,7 +35,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Guard:
+class AccessGuard:
     """Checks requests. `token` "": a Unix socket, whose peers must belong to the same user. `port`: of TCP."""
 
     def __init__(self, token: str, port: int) -> None:
@@ -46,18 +46,18 @@ class Guard:
         """Raise Refused for a request that must not be answered. `with_token` False: anybody on this machine may ask."""
         host = headers.get("Host", "")
         if not self._own(host):
-            raise Refused(403, f"the Host header {host!r} is not one of this API: use 127.0.0.1 or localhost")
+            raise AccessRefused(403, f"the Host header {host!r} is not one of this API: use 127.0.0.1 or localhost")
         if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
-            raise Refused(403, "requests from web pages are refused")
+            raise AccessRefused(403, "requests from web pages are refused")
         if not self._token:
             if sock is None or _user(sock) != os.getuid():
-                raise Refused(403, "this socket is for its owner")
+                raise AccessRefused(403, "this socket is for its owner")
             return
         if not with_token:
             return
         scheme, _, given = headers.get("Authorization", "").partition(" ")
         if not hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token) or scheme.lower() != "bearer":
-            raise Refused(401, "the token is missing or wrong: send Authorization: Bearer TOKEN")
+            raise AccessRefused(401, "the token is missing or wrong: send Authorization: Bearer TOKEN")
 
     def _own(self, host: str) -> bool:
         name, colon, port = host.rpartition(":")

@@ -22,7 +22,7 @@ class _Received(NamedTuple):
     packet: bytes
 
 
-class History:
+class EventHistory:
     """Numbers count from 1; a number is a cursor."""
 
     def __init__(self, count: int = COUNT) -> None:

@@ -25,9 +25,9 @@ from .api.api import Api, Handler, Metrics, ProcessState, answer, failure
 from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES
 from .async_channel import AsyncChannel, CommandFailed
-from .auth import Guard, Refused
+from .auth import AccessGuard, AccessRefused
 from .held_frame_copies import HeldFrameCopies
-from .history import History
+from .history import EventHistory
 from .logs import logger
 from .relays import Relays
 from .startup import ControlSettings
@@ -65,7 +65,7 @@ def metrics_source(address: Address | None) -> Metrics | None:
     return ask
 
 
-class Server:
+class ControlServer:
     """The HTTP application, and the packets from the supervisor."""
 
     def __init__(self, supervisor: socket.socket, settings: ControlSettings) -> None:
@@ -84,11 +84,11 @@ class Server:
         }
         relays = Relays([channels[name] for name in workers], held.notice)
         info = settings.info
-        self._api = Api(info, channels, self._shutdown, History(), held, relays, metrics_source(info.metrics))
+        self._api = Api(info, channels, self._shutdown, EventHistory(), held, relays, metrics_source(info.metrics))
         self._api.processes = {name: ProcessState(pid) for name, pid in (info.processes | {"control": os.getpid()}).items()}
         self._listener = socket.socket(fileno=settings.listener)
         port = 0 if settings.unix else self._listener.getsockname()[1]
-        self._guard = Guard(settings.token, port)
+        self._guard = AccessGuard(settings.token, port)
         self._busy = 0
 
     def _shutdown(self) -> None:
@@ -140,7 +140,7 @@ class Server:
         sock = request.transport.get_extra_info("socket") if request.transport is not None else None
         try:
             self._guard.check(request.headers, sock, with_token=request.path not in OPEN)
-        except Refused as error:
+        except AccessRefused as error:
             kind = "unauthorized" if error.status == 401 else "forbidden"
             refused = answer({"error": kind, "message": str(error)}, error.status)
             if error.status == 401:
@@ -206,7 +206,7 @@ class Server:
 
 
 async def _serve(supervisor: socket.socket, settings: ControlSettings) -> None:
-    await Server(supervisor, settings).run()
+    await ControlServer(supervisor, settings).run()
 
 
 def main() -> None:

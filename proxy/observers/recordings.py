@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...captures import Recorder
-from ...captures.recording.flight_recorder import Failed, FlightRecorder, Full, Reason, Written
+from ...captures.recording.flight_recorder import Failed, FlightReason, FlightRecorder, Full, Written
 from ...errors import BarnabasError
 from .. import events
 from ..events import Address, Event, Recording, RecordingFailed
@@ -224,7 +224,7 @@ class Recordings:
         """Write what the flight recorder holds, for a reason found in the traffic or because it was asked for."""
         if self._flight is None:
             raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
-        reason = Reason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
+        reason = FlightReason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
         return self._flight.trigger(reason, wanted.others)._asdict()
 
     def _flight_event(self, event: Written | Failed | Full) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Protocol
 
 from ..events import Address
-from ..ring.reader import Lost, Record
+from ..ring.reader import Lost, RingRecord
 from ..ring.ring import NONE, Kind
 
 _DATA = Kind.DATA  # looked up once: this is done for every chunk
@@ -66,7 +66,7 @@ class RingFeed:
         self.finished = False
         """Whether the relay has reported that nothing follows."""
 
-    def take(self, record: Record | Lost) -> None:
+    def take(self, record: RingRecord | Lost) -> None:
         """Take one record of the ring."""
         consumer = self._consumer
         if isinstance(record, Lost):
@@ -101,7 +101,7 @@ class RingFeed:
         tls = frozenset(about.get("tls", ()))
         self._consumer.opened(conn, time_ns, client, broker, None if failed else upstream, failed, tls)
 
-    def _broker_leg(self, record: Record) -> None:
+    def _broker_leg(self, record: RingRecord) -> None:
         """Collect the pieces of a changed frame; `first_frame` counts the bytes still to come."""
         collected = self._legs.setdefault(record.connection, bytearray())
         collected += record.data

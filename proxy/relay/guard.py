@@ -21,7 +21,7 @@ _NEXT_FILES = 4
 """A client is accepted if so many files can be had: its own, the one to the broker, and some for what else may come."""
 
 
-class Guard:
+class LimitGuard:
     """Keeps the limits in a relay."""
 
     def __init__(self, relay: RelayInterface, limits: Limits) -> None:

@@ -48,7 +48,7 @@ from ..supervisor.worker_shared_state import SharedState
 from . import interfaces
 from .commands import Commands, SupervisorCommands
 from .connection import Connection
-from .guard import Guard
+from .guard import LimitGuard
 from .io import polling
 from .io.acceptor import Acceptor
 from .io.pipes import Pipes
@@ -107,7 +107,7 @@ class Relay:
             # Rules name topics, newer requests only their ids: Metadata has both
             rules_may_come = bool(settings.rules) or self.switchable
             self.watch = frozenset(each for each in self.watch if rules_may_come and each >> 16 == METADATA)
-        self.guard = Guard(self, settings.limits)
+        self.guard = LimitGuard(self, settings.limits)
         self.destinations = Destinations([(each.host, each.port, each.purpose) for each in settings.reserved], settings.limits.upstream_allow)
         self.addresses: AddressMap = make_address_map(self, own, settings)
         self.down = DownBrokers(self)

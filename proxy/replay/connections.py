@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from ...captures.replay.report import Report
-from ...captures.replay.script import Call, Step
+from ...captures.replay.report import ReplayReport
+from ...captures.replay.script import RecordedCall, ScriptStep
 from ...decoder.wire.frame import MAX_FRAME
 from .dialer import Dialer, DialFailed, DialThreads
 from .settings import SECOND, Settings
-from .target import Target
+from .target import TargetCluster
 
 _READ = 1 << 18
 
@@ -24,7 +24,7 @@ class PendingCall(NamedTuple):
     """A request that waits for its response: its correlation id, and the version that it was sent at."""
 
     correlation: int
-    call: Call
+    call: RecordedCall
     version: int
 
 
@@ -35,7 +35,7 @@ class TargetConnection:
 
     __slots__ = ("_in", "ended", "ending", "failed", "fd", "node", "out", "owner", "pending", "sock", "tls", "wants_write")
 
-    def __init__(self, node: int | None, owner: RecordedConnection) -> None:
+    def __init__(self, node: int | None, owner: ReplayedConnection) -> None:
         self.node, self.owner = node, owner
         self.sock: socket.socket | None = None
         self.fd = -1
@@ -102,7 +102,7 @@ class TargetConnection:
             self.fd = -1
 
 
-class RecordedConnection:
+class ReplayedConnection:
     """A recorded connection."""
 
     __slots__ = ("backlog", "broker", "closes_by", "connections", "number", "since")
@@ -110,23 +110,23 @@ class RecordedConnection:
     def __init__(self, number: int, broker: str) -> None:
         self.number, self.broker = number, broker
         self.connections: dict[int | None, TargetConnection] = {}
-        self.backlog: deque[Step] = deque()
+        self.backlog: deque[ScriptStep] = deque()
         self.since = 0
         self.closes_by = 0
 
 
-class Connections:
+class TargetConnections:
     """`answered` is called with every frame received, `lost` with a connection that is gone and the calls that waited on
     it. `folded`: how many connections the recorded ones share; 0 for one each."""
 
     def __init__(
         self,
         dialer: Dialer,
-        target: Target,
+        target: TargetCluster,
         folded: int,
-        report: Report,
+        report: ReplayReport,
         answered: Callable[[TargetConnection, bytes], None],
-        lost: Callable[[TargetConnection, list[Call], str], None],
+        lost: Callable[[TargetConnection, list[RecordedCall], str], None],
     ) -> None:
         self.all: set[TargetConnection] = set()
         self.dirty: set[TargetConnection] = set()
@@ -172,7 +172,7 @@ class Connections:
         self._dials.close()
         self._poll.close()
 
-    def connection(self, recorded: RecordedConnection, node: int | None) -> TargetConnection:
+    def connection(self, recorded: ReplayedConnection, node: int | None) -> TargetConnection:
         """The connection to a broker for a recorded one; dialed if there is none."""
         folded = self._folded
         connection = self._shared.get((recorded.number % folded, node)) if folded else recorded.connections.get(node)
@@ -247,7 +247,7 @@ class ConnectionCloser:
     """Ends the target's connections when the recorded ones ended: at once, or after the responses that the recorded
     client got. `recorded_connections`: the player's, by number."""
 
-    def __init__(self, recorded_connections: Mapping[int, RecordedConnection], net: Connections, report: Report, settings: Settings) -> None:
+    def __init__(self, recorded_connections: Mapping[int, ReplayedConnection], net: TargetConnections, report: ReplayReport, settings: Settings) -> None:
         self._recorded, self._net, self._report = recorded_connections, net, report
         self._settings = settings
         self._patience_ns = int(settings.patience * SECOND)
@@ -257,7 +257,7 @@ class ConnectionCloser:
         """Whether a connection waits for its end."""
         return any(recorded.closes_by for recorded in self._recorded.values())
 
-    def close(self, recorded: RecordedConnection, step: Step) -> None:
+    def close(self, recorded: ReplayedConnection, step: ScriptStep) -> None:
         """The recorded connection ended here. With shared connections nothing ends."""
         if self._settings.connections:
             return
@@ -283,7 +283,7 @@ class ConnectionCloser:
                     self._report.note("the recorded broker closed a connection, and the target did not")
                 self._hang_up(recorded)
 
-    def _hang_up(self, recorded: RecordedConnection) -> None:
+    def _hang_up(self, recorded: ReplayedConnection) -> None:
         recorded.closes_by = 0
         for connection in recorded.connections.values():
             if connection.ended:

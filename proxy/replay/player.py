@@ -18,18 +18,18 @@ from ...captures.replay.mapping import UnknownId
 from ...captures.replay.partial_requests import PRODUCE
 from ...captures.replay.policy import ALTERS
 from ...captures.replay.preparer import CannotSend, Preparer, patched
-from ...captures.replay.report import Report
+from ...captures.replay.report import ReplayReport
 from ...captures.replay.roles import Role
-from ...captures.replay.script import Call, Script, Step, StepKind, gives
+from ...captures.replay.script import RecordedCall, Script, ScriptStep, StepKind, gives
 from ...decoder.codec.message import Message
 from ...decoder.connection.connection import expects_no_response
-from .connections import ConnectionCloser, Connections, PendingCall, RecordedConnection, TargetConnection
+from .connections import ConnectionCloser, PendingCall, ReplayedConnection, TargetConnection, TargetConnections
 from .dialer import Dialer, TargetFailed
-from .resolver import Resolver
+from .resolver import TargetResolver
 from .responses import ResponseChecker
 from .router import Router
 from .settings import SECOND, Order, Settings
-from .target import Target
+from .target import TargetCluster
 
 MS = 1_000_000
 _SLICE_NS = MS
@@ -37,7 +37,7 @@ _SOON_NS = 60_000
 """The loop does not sleep for less than this before a request is due: waking up takes that long."""
 
 
-def _cost(step: Step) -> int:
+def _cost(step: ScriptStep) -> int:
     """The approximate memory of a step that was read ahead."""
     if step.call is None:
         return 100
@@ -49,8 +49,8 @@ class ReadAhead:
     """Steps that are read before they are due, bounded by bytes. `steps`: read and not yet taken; `exhausted`: there are
     no more to read."""
 
-    def __init__(self, source: Iterator[Step]) -> None:
-        self.steps: deque[Step] = deque()
+    def __init__(self, source: Iterator[ScriptStep]) -> None:
+        self.steps: deque[ScriptStep] = deque()
         self.exhausted = False
         self._source = source
         self._bytes = 0
@@ -67,7 +67,7 @@ class ReadAhead:
             if until_ns is not None and time.monotonic_ns() >= until_ns:
                 return
 
-    def take(self) -> Step:
+    def take(self) -> ScriptStep:
         """Take the next step."""
         step = self.steps.popleft()
         self._bytes -= _cost(step)
@@ -78,8 +78,8 @@ class Retry(NamedTuple):
     """A request to be sent again at that time (of the monotonic clock)."""
 
     due_ns: int
-    recorded: RecordedConnection
-    call: Call
+    recorded: ReplayedConnection
+    call: RecordedCall
 
 
 class Composed(NamedTuple):
@@ -90,7 +90,7 @@ class Composed(NamedTuple):
     message: Message | None
 
 
-def compose(call: Call, script: Script, preparer: Preparer, target: Target, report: Report, again: bool) -> Composed:
+def compose(call: RecordedCall, script: Script, preparer: Preparer, target: TargetCluster, report: ReplayReport, again: bool) -> Composed:
     """What is sent for a recorded request: its bytes if nothing has to change, else those that the target needs.
 
     Raises CannotSend with the reason, and UnknownId for an id that the target has not sent yet. `again`: the request was
@@ -117,35 +117,35 @@ class Player:
         self,
         script: Script,
         preparer: Preparer,
-        target: Target,
+        target: TargetCluster,
         dialer: Dialer,
-        report: Report,
+        report: ReplayReport,
         settings: Settings | None = None,
-        resolver: Resolver | None = None,
+        resolver: TargetResolver | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.script, self.preparer, self.target, self.report = script, preparer, target, report
         self.settings = settings or Settings()
         self.mapping = preparer.mapping
-        self.resolver = resolver or Resolver(script, target, self.mapping, report)
+        self.resolver = resolver or TargetResolver(script, target, self.mapping, report)
         self.responses = ResponseChecker(script, preparer, self.resolver, report, self.settings)
         self.router = Router(target, self.mapping)
         self.stop = False
         self.sent = 0
         self.tick = tick
-        self._net = Connections(dialer, target, self.settings.connections, report, self._answer, self._lost)
+        self._net = TargetConnections(dialer, target, self.settings.connections, report, self._answer, self._lost)
         self._read_ahead = ReadAhead(script.steps())
-        self._recorded: dict[int, RecordedConnection] = {}
+        self._recorded: dict[int, ReplayedConnection] = {}
         self._closer = ConnectionCloser(self._recorded, self._net, report, self.settings)
-        self._blocked: Call | None = None
+        self._blocked: RecordedCall | None = None
         self._blocked_until = 0
         self._held_until = 0
         self._begun = 0
         self._correlation = 0
         self._retries: list[Retry] = []
-        self._given: dict[tuple[Role, object], Call] = {}
-        self._waiters: dict[int, set[RecordedConnection]] = {}
-        self._waiting: set[RecordedConnection] = set()
+        self._given: dict[tuple[Role, object], RecordedCall] = {}
+        self._waiters: dict[int, set[ReplayedConnection]] = {}
+        self._waiting: set[ReplayedConnection] = set()
         self._patience_ns = int(self.settings.patience * SECOND)
 
     # --- the loop ---------------------------------------------------------------------------------------------
@@ -233,15 +233,15 @@ class Player:
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _recorded_connection(self, step: Step) -> RecordedConnection:
+    def _recorded_connection(self, step: ScriptStep) -> ReplayedConnection:
         recorded = self._recorded.get(step.connection)
         if recorded is None:
-            recorded = self._recorded[step.connection] = RecordedConnection(
+            recorded = self._recorded[step.connection] = ReplayedConnection(
                 step.connection, step.call.exchange.broker if step.call is not None else step.broker
             )
         return recorded
 
-    def _step(self, step: Step, now: int) -> None:
+    def _step(self, step: ScriptStep, now: int) -> None:
         recorded = self._recorded_connection(step)
         call = step.call
         if step.kind is StepKind.OPEN:
@@ -266,13 +266,13 @@ class Player:
         else:
             self._closer.close(recorded, step)
 
-    def _hold(self, recorded: RecordedConnection, step: Step) -> None:
+    def _hold(self, recorded: ReplayedConnection, step: ScriptStep) -> None:
         """Let a connection wait until that step is done."""
         recorded.backlog.appendleft(step)
         recorded.since = time.monotonic_ns()
         self._waiting.add(recorded)
 
-    def _drain(self, recorded: RecordedConnection) -> None:
+    def _drain(self, recorded: ReplayedConnection) -> None:
         """Do the steps of a connection's backlog as far as possible."""
         while recorded.backlog:
             step = recorded.backlog[0]
@@ -292,14 +292,14 @@ class Player:
                 return
         self._waiting.discard(recorded)
 
-    def _expect(self, call: Call) -> None:
+    def _expect(self, call: RecordedCall) -> None:
         """Remember the ids in a recorded response that the target has yet to send."""
         asked, answer = call.exchange.request_view, call.exchange.response_view
         if asked is not None and answer is not None:
             for given in gives(asked, answer):
                 self._given.setdefault(given, call)
 
-    def _try_send(self, recorded: RecordedConnection, step: Step) -> bool:
+    def _try_send(self, recorded: ReplayedConnection, step: ScriptStep) -> bool:
         """Send a request, or let its connection wait until that is possible."""
         call = step.call
         assert call is not None
@@ -309,7 +309,7 @@ class Player:
             giver = self._given.get((unknown.role, unknown.value))
             if giver is not None and not giver.done and giver is not call:
                 recorded.backlog.appendleft(step)
-                self._hold(recorded, Step(StepKind.ANSWER, 0, giver.connection, giver))
+                self._hold(recorded, ScriptStep(StepKind.ANSWER, 0, giver.connection, giver))
                 self._waiters.setdefault(id(giver), set()).add(recorded)
                 return False
             self.resolver.resolve(unknown)
@@ -319,7 +319,7 @@ class Player:
                 self._skip(call, f"the target has no {still.role} for what was recorded")
         return True
 
-    def _send(self, recorded: RecordedConnection, call: Call, again: bool = False) -> None:
+    def _send(self, recorded: ReplayedConnection, call: RecordedCall, again: bool = False) -> None:
         exchange = call.exchange
         try:
             frame, version, message = compose(call, self.script, self.preparer, self.target, self.report, again)
@@ -353,17 +353,17 @@ class Player:
             connection.pending.append(PendingCall(self._correlation, call, version))
             self._net.pending += 1
 
-    def _skip(self, call: Call, why: str) -> None:
+    def _skip(self, call: RecordedCall, why: str) -> None:
         self.report.skip(call, why)
         if why == ALTERS:
             self.responses.left_out.left_out(call.exchange)
         self._complete(call)
 
-    def _fail(self, call: Call, why: str) -> None:
+    def _fail(self, call: RecordedCall, why: str) -> None:
         self.report.fail(call, why)
         self._complete(call)
 
-    def _complete(self, call: Call) -> None:
+    def _complete(self, call: RecordedCall) -> None:
         """Mark a call as done, and continue what waits for it."""
         call.done = True
         for recorded in self._waiters.pop(id(call), ()):
@@ -371,9 +371,9 @@ class Player:
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _lost(self, connection: TargetConnection, calls: list[Call], why: str) -> None:
+    def _lost(self, connection: TargetConnection, calls: list[RecordedCall], why: str) -> None:
         """Handle a connection that is gone, or was never made."""
-        recorded: RecordedConnection = connection.owner
+        recorded: ReplayedConnection = connection.owner
         recorded.closes_by = 0
         for call in calls:
             if call.exchange.response is not None:
@@ -424,7 +424,7 @@ class Player:
             if not connection.pending:
                 self._drain(connection.owner)
 
-    def _give_up(self, call: Call) -> None:
+    def _give_up(self, call: RecordedCall) -> None:
         self.report.note(f"went on without waiting longer for {call.exchange.api}")
         self._complete(call)
         self._held_until = time.monotonic_ns()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from ...captures.replay.mapping import IdMapping, UnknownId
-from ...captures.replay.report import Report
+from ...captures.replay.report import ReplayReport
 from ...captures.replay.roles import Role
 from ...captures.replay.script import Script
 from .dialer import TargetFailed
-from .target import Target
+from .target import TargetCluster
 
 _INTERNAL = "__"
 
 
-class Resolver:
+class TargetResolver:
     """Sends its requests on the target's own connections; the replay waits meanwhile."""
 
     def __init__(
-        self, script: Script, target: Target, mapping: IdMapping, report: Report, create_topics: bool = False
+        self, script: Script, target: TargetCluster, mapping: IdMapping, report: ReplayReport, create_topics: bool = False
     ) -> None:
         self._script, self._target, self._mapping, self._report = script, target, mapping, report
         self._create = create_topics

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...captures.replay.comparison import FETCHES, AbsentTopics, Comparer, Difference, SkippedRequests, lacking
+from ...captures.replay.comparison import FETCHES, AbsentTopics, Comparer, FieldDifference, SkippedRequests, lacking
 from ...captures.replay.partial_requests import PRODUCE, merged_answers, partitions_to_retry, without_partitions
 from ...captures.replay.policy import forbidden_null
 from ...captures.replay.preparer import Preparer
-from ...captures.replay.report import Report
-from ...captures.replay.script import Call, Script
+from ...captures.replay.report import ReplayReport
+from ...captures.replay.script import RecordedCall, Script
 from ...decoder import Exchange, read_response
 from ...decoder.codec.message import Message
 from ...decoder.codec.message_view import MessageView
 from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
-from .resolver import Resolver
+from .resolver import TargetResolver
 from .settings import SECOND, Settings
 
 MS = 1_000_000
@@ -42,15 +42,15 @@ _MOVED = frozenset(
 class _OpenDifferences(NamedTuple):
     """Differences of a read that may be repeated."""
 
-    call: Call
-    found: list[Difference]
+    call: RecordedCall
+    found: list[FieldDifference]
     response: Message
 
 
 class ResponseChecker:
     """Checks the responses of one replay."""
 
-    def __init__(self, script: Script, preparer: Preparer, resolver: Resolver, report: Report, settings: Settings) -> None:
+    def __init__(self, script: Script, preparer: Preparer, resolver: TargetResolver, report: ReplayReport, settings: Settings) -> None:
         self.comparer = Comparer(preparer.mapping, preparer)
         self.report = report
         self._script, self._preparer, self._resolver = script, preparer, resolver
@@ -73,7 +73,7 @@ class ResponseChecker:
             return False
         return memoryview(recorded)[4:] == memoryview(frame)[4:]
 
-    def check(self, call: Call, frame: bytes, version: int, now: int, closing: bool = False) -> int:
+    def check(self, call: RecordedCall, frame: bytes, version: int, now: int, closing: bool = False) -> int:
         """Read a response, learn from it and compare it. Returns after how many ns the request is to be retried; 0: it is
         done."""
         exchange = call.exchange
@@ -116,11 +116,11 @@ class ResponseChecker:
             self.report.equal += 1
         return 0
 
-    def _add_differences(self, call: Call, found: list[Difference]) -> None:
+    def _add_differences(self, call: RecordedCall, found: list[FieldDifference]) -> None:
         self.report.differ(call, found)
         self.left_out.differs(self.left_out.concerned(call.exchange))
 
-    def _read(self, call: Call, frame: bytes, version: int) -> Message | None:
+    def _read(self, call: RecordedCall, frame: bytes, version: int) -> Message | None:
         try:
             got = read_response(frame, api_key=call.exchange.api_key, api_version=version)
         except DecodeError as fault:
@@ -134,13 +134,13 @@ class ResponseChecker:
             return None
         return got
 
-    def _retry(self, call: Call, why: str) -> int:
+    def _retry(self, call: RecordedCall, why: str) -> int:
         if call.attempts == 0:
             self.report.note(f"{call.exchange.api} sent again: {why}")
         call.attempts += 1
         return min(call.attempts, 5) * _AGAIN_NS
 
-    def _retry_may_help(self, call: Call, got: Message, now: int) -> bool:
+    def _retry_may_help(self, call: RecordedCall, got: Message, now: int) -> bool:
         """Whether another attempt may still help."""
         if self._absent.lacks_only_absent_topics(got):
             self.report.note("topics that the target had not after all patience are not waited for again")
@@ -152,7 +152,7 @@ class ResponseChecker:
         self._absent.give_up(got)
         return False
 
-    def _may_settle(self, call: Call, now: int) -> bool:
+    def _may_settle(self, call: RecordedCall, now: int) -> bool:
         """Whether to wait a little for changes that may show later; all such waits together are bounded."""
         if not call.attempts:
             call.due_ns = now
@@ -161,7 +161,7 @@ class ResponseChecker:
         self._settling_ns -= min(call.attempts + 1, 5) * _AGAIN_NS
         return True
 
-    def _defer_comparison(self, call: Call, asked: Message, found: list[Difference], got: Message) -> None:
+    def _defer_comparison(self, call: RecordedCall, asked: Message, found: list[FieldDifference], got: Message) -> None:
         """Keep differences until the same read is repeated: it is no difference if the recording has this response a
         moment later."""
         place = asked.api_key, asked.frame[asked.body_start :]
@@ -199,7 +199,7 @@ class ResponseChecker:
                 continue
             there = f"another batch at offset {mismatch.target_offset}" if mismatch.got else f"none fetched at offset {mismatch.target_offset}"
             path = f"records of {mismatch.topic}-{mismatch.partition} at offset {mismatch.offset}"
-            self.report.differ_at_the_end("Fetch", "Fetch records", Difference(path, "a batch", there))
+            self.report.differ_at_the_end("Fetch", "Fetch records", FieldDifference(path, "a batch", there))
             self.left_out.differs(self._concerned.get((mismatch.topic, mismatch.partition), ()))
         for difference in self.comparer.differing_assignments():
             self.report.differ_at_the_end("group", "assignments at the end", difference)

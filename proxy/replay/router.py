@@ -9,7 +9,7 @@ from ...captures.replay.rewrite import read
 from ...captures.replay.roles import Role
 from ...decoder.codec.message import Message
 from ...decoder.schema import facts
-from .target import Target
+from .target import TargetCluster
 
 _BY_LEADER = frozenset(
     facts.api_key(name)
@@ -33,7 +33,7 @@ class Router:
     """Chooses brokers. `spread` counts requests whose partitions have several leaders at the target: they go to the one
     that leads most of them, which refuses the others."""
 
-    def __init__(self, target: Target, mapping: IdMapping) -> None:
+    def __init__(self, target: TargetCluster, mapping: IdMapping) -> None:
         self._target, self._mapping = target, mapping
         self._homes: dict[str, int] = {}
         self.spread = 0

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import FrameType
 
 from ...captures.reading.events import EventReader
-from ...captures.replay.mapping import IdMapping, Names
+from ...captures.replay.mapping import IdMapping, NameMap
 from ...captures.replay.policy import Policy
 from ...captures.replay.preparer import Preparer
-from ...captures.replay.report import Report
+from ...captures.replay.report import ReplayReport
 from ...captures.replay.script import Script
 from ...decoder import Exchange
 from ...decoder.connection.events import ConnectionEvent
@@ -21,9 +21,9 @@ from ..negotiation.sasl import SaslConfig
 from ..negotiation.security import TlsConfig
 from .dialer import Address, Dialer
 from .player import Player
-from .resolver import Resolver
+from .resolver import TargetResolver
 from .settings import Settings
-from .target import Target
+from .target import TargetCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Replay:
 
     capture: Path
     to: Address
-    names: Names = field(default_factory=Names)
+    names: NameMap = field(default_factory=NameMap)
     policy: Policy = field(default_factory=Policy)
     settings: Settings = field(default_factory=Settings)
     wanted: Callable[[Exchange], object] | None = None
@@ -49,13 +49,13 @@ class Replay:
     @property
     def renames(self) -> bool:
         """Whether any name is another one at the target."""
-        return self.names != Names()
+        return self.names != NameMap()
 
-    def run(self, tick: Callable[[Player], None] = lambda player: None) -> Report:
+    def run(self, tick: Callable[[Player], None] = lambda player: None) -> ReplayReport:
         """Replay; SIGINT ends it early, with a report of what was done. Raises TargetFailed, SecurityError, NotACapture."""
-        report = Report()
+        report = ReplayReport()
         dialer = Dialer(self.tls, self.sasl)
-        target = Target(self.to, dialer)
+        target = TargetCluster(self.to, dialer)
         # A collection of garbage stops the loop for longer than requests may be late.
         collected = gc.isenabled()
         gc.disable()
@@ -64,7 +64,7 @@ class Replay:
                 script = self.script()
                 mapping = IdMapping(self.names, script.recorded)
                 preparer = Preparer(mapping, target.offers)
-                resolver = Resolver(script, target, mapping, report, self.create_topics)
+                resolver = TargetResolver(script, target, mapping, report, self.create_topics)
                 player = Player(script, preparer, target, dialer, report, self.settings, resolver)
                 player.tick = lambda player=player: tick(player)  # type: ignore[misc]
                 with _StoppedBySignals(player):

@@ -29,7 +29,7 @@ class TargetTopic(NamedTuple):
     leaders: dict[int, int]
 
 
-class Target:
+class TargetCluster:
     """Sends requests on its own connections, one per broker, and waits for the responses.
 
     `offers`: api key -> (lowest, highest) version. `brokers`: id -> address. `topics`: by name. `cluster_id`: None before

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .clock import now_ns
-from .reader import Lost, NativeConsumer, Record, RingReader
+from .reader import Lost, NativeConsumer, RingReader, RingRecord
 from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
 from .wakeup import hush
 
@@ -62,12 +62,12 @@ class _Source:
 
     def __init__(self, reader: RingReader) -> None:
         self.reader = reader
-        self.head: Record | Lost | None = None
+        self.head: RingRecord | Lost | None = None
         self.open: set[int] = set()
         self.over = False
-        self._records: Iterator[Record | Lost] = iter(())
+        self._records: Iterator[RingRecord | Lost] = iter(())
 
-    def look(self) -> Record | Lost | None:
+    def look(self) -> RingRecord | Lost | None:
         """The next record, if there is one."""
         if self.head is None:
             self.head = next(self._records, None)
@@ -94,7 +94,7 @@ class MergedRings:
         """Data bytes of all rings that were not yielded. Exact."""
         return sum(source.reader.lost_bytes for source in self._sources)
 
-    def read(self, limit: int = _BATCH, consumer: NativeConsumer | None = None) -> Iterator[Record | Lost]:
+    def read(self, limit: int = _BATCH, consumer: NativeConsumer | None = None) -> Iterator[RingRecord | Lost]:
         """What has been written since, at most about `limit` records. Nothing goes to native recorders: it has to be put in order first."""
         horizon = now_ns() - HOLD_NS
         for _ in range(limit):
@@ -106,7 +106,7 @@ class MergedRings:
                 if head is None:
                     lacking = lacking or not source.over
                     continue
-                at = head.time_ns if isinstance(head, Record) else 0
+                at = head.time_ns if isinstance(head, RingRecord) else 0
                 if found is None or at < earliest:
                     found, earliest = source, at
             self._held = False
@@ -119,9 +119,9 @@ class MergedRings:
                     return
             yield from self._take(found)
 
-    def _take(self, source: _Source) -> Iterator[Record | Lost]:
+    def _take(self, source: _Source) -> Iterator[RingRecord | Lost]:
         record, source.head = source.head, None
-        if isinstance(record, Record):
+        if isinstance(record, RingRecord):
             kind = record.kind
             if kind == Kind.OPENED:
                 source.open.add(record.connection)

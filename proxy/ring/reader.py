@@ -1,6 +1,6 @@
 """The reading end of the ring: a cursor, exact losses, and the way back to a frame start after a loss.
 
-`RingReader.read` yields records (`Record`). When the writer has overwritten chunks that were not read, the reader goes on half a ring
+`RingReader.read` yields records (`RingRecord`). When the writer has overwritten chunks that were not read, the reader goes on half a ring
 behind the head and asks the writer which connections are open. Each direction of a connection then goes on at the first frame start;
 a `Lost` with the exact number of bytes comes before it.
 
@@ -42,7 +42,7 @@ _KINDS = {int(kind): kind for kind in Kind}
 _DATA = Kind.DATA
 
 
-class Record(NamedTuple):
+class RingRecord(NamedTuple):
     """One descriptor with its bytes. When the writer waits for this reader, those of `Kind.DATA` are a view of the ring itself, valid
     until the next record is asked for."""
 
@@ -149,7 +149,7 @@ class RingReader:
         self._words[self._waiting_word] = 0
         hush(self._bell)
 
-    def read(self, limit: int = 512, consumer: NativeConsumer | None = None) -> Iterator[Record | Lost]:
+    def read(self, limit: int = 512, consumer: NativeConsumer | None = None) -> Iterator[RingRecord | Lost]:
         """What has been written since, at most `limit` chunks, without those that the consumer's recorders take."""
         ring, words, slots = self._ring, self._words, self._ring.slots
         unpack, area, size = DESCRIPTOR.unpack_from, ring.data, ring.data_size
@@ -163,7 +163,7 @@ class RingReader:
                 limit -= taken
                 if rest is not None:
                     connection, direction, time_ns, data, end = rest
-                    yield Record(_DATA, connection, direction, time_ns, data, NONE)
+                    yield RingRecord(_DATA, connection, direction, time_ns, data, NONE)
                     self._publish(self._cursor - 1, end)
                     continue
             cursor = self._cursor
@@ -198,7 +198,7 @@ class RingReader:
                 streams = self._streams_of(connection)
                 if streams[direction] == stream and streams[2 + direction] < 0:
                     streams[direction] = stream + length
-                    yield Record(_DATA, connection, direction, time_ns, data, first)
+                    yield RingRecord(_DATA, connection, direction, time_ns, data, first)
                 else:
                     yield from self._data(streams, connection, direction, time_ns, data, first, stream)
             else:
@@ -257,7 +257,7 @@ class RingReader:
         data: bytes | memoryview,
         first: int,
         stream: int,
-    ) -> Iterator[Record | Lost]:
+    ) -> Iterator[RingRecord | Lost]:
         expected = streams[direction]
         streams[direction] = stream + len(data)
         if stream != expected and streams[2 + direction] < 0:
@@ -272,11 +272,11 @@ class RingReader:
             yield Lost(connection, direction, missed)
             data = data[first:]
             first = 0
-        yield Record(Kind.DATA, connection, direction, time_ns, data, first)
+        yield RingRecord(Kind.DATA, connection, direction, time_ns, data, first)
 
     def _other(
         self, kind: Kind, connection: int, direction: int, time_ns: int, data: bytes | memoryview, first: int, stream: int
-    ) -> Iterator[Record | Lost]:
+    ) -> Iterator[RingRecord | Lost]:
         if kind in (Kind.OPENED, Kind.PRESENT):
             if kind == Kind.PRESENT and self._present is not None:
                 self._present.add(connection)
@@ -288,7 +288,7 @@ class RingReader:
                 streams[direction_of] = position
                 if position:
                     streams[2 + direction_of] = 0
-            yield Record(Kind.OPENED, connection, direction, time_ns, data, first)
+            yield RingRecord(Kind.OPENED, connection, direction, time_ns, data, first)
         elif kind == Kind.PRESENT_END:
             # an incomplete list, part of which was overwritten, does not show which connections are gone
             if self._present is None or len(self._present) != json.loads(bytes(data))["open"]:
@@ -297,13 +297,13 @@ class RingReader:
             self._present = None
             for connection_gone in sorted(gone):
                 self._forget(connection_gone)
-                yield Record(Kind.CLOSED, connection_gone, 0, time_ns, b'{"how": "lost"}', NONE)
+                yield RingRecord(Kind.CLOSED, connection_gone, 0, time_ns, b'{"how": "lost"}', NONE)
         elif kind == Kind.SKIPPED:
             streams = self._streams_of(connection)
             expected, synced = streams[direction], streams[2 + direction] < 0
             streams[direction] = stream + first
             if stream == expected and synced:
-                yield Record(kind, connection, direction, time_ns, data, first)
+                yield RingRecord(kind, connection, direction, time_ns, data, first)
             elif synced:
                 streams[2 + direction] = expected
         elif kind == Kind.CLOSED:
@@ -316,13 +316,13 @@ class RingReader:
                     yield Lost(connection, direction_of, missed)
             self._forget(connection)
             if announced:
-                yield Record(kind, connection, direction, time_ns, data, first)
+                yield RingRecord(kind, connection, direction, time_ns, data, first)
         elif kind == Kind.GONE:
             for ended in sorted(self._open):
                 self._forget(ended)
-                yield Record(Kind.CLOSED, ended, 0, time_ns, b'{"how": "lost"}', NONE)
+                yield RingRecord(Kind.CLOSED, ended, 0, time_ns, b'{"how": "lost"}', NONE)
         else:
-            yield Record(kind, connection, direction, time_ns, data, first)
+            yield RingRecord(kind, connection, direction, time_ns, data, first)
 
     def _forget(self, connection: int) -> None:
         self._open.discard(connection)

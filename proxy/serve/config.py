@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ...captures.serving import Content, Offer, whole_content
+from ...captures.serving import Content, OfferMode, whole_content
 from ..events import Address
 
 
@@ -42,7 +42,7 @@ class ServeConfig:
     broker: Address | None = None
     recorded_times: bool = False
     everything: bool = False
-    offer: Offer = Offer.RECORDED
+    offer: OfferMode = OfferMode.RECORDED
     contents: Contents | Content = Contents.IGNORE
 
     @property

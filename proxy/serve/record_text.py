@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...captures.serving import Difference
+from ...captures.serving import UnrecordedRecord
 from ...decoder.records import Record
 
 _BEFORE, _SHOWN = 24, 72
 """Bytes of a value that are shown, and how many of them before the first that differs."""
 
 
-def show_both(difference: Difference) -> tuple[str, str]:
+def show_both(difference: UnrecordedRecord) -> tuple[str, str]:
     """(the live record, the recorded one), each with the parts that differ; "" for a record that is not there."""
     live, recorded = difference.live, difference.recorded
     if recorded is None:

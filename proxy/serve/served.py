@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ...captures import NotACapture, open_capture
-from ...captures.serving import Content, Engine, Offer, Unused
+from ...captures.serving import Content, Engine, OfferMode, Unused
 from ...decoder import Exchange
 from ...errors import BarnabasError
 from ..addressing.address_map import reason
 from ..events import Address
 from .config import Contents, OnMiss, ServeConfig
 from .events import Miss, ProducedOtherwise, ServeEvent
-from .server import Server
+from .server import RecordingServer
 
 _START_SECONDS = 30.0
 
@@ -43,7 +43,7 @@ class Served:
         broker: Address | None = None,
         recorded_times: bool = False,
         everything: bool = False,
-        offer: Offer = Offer.RECORDED,
+        offer: OfferMode = OfferMode.RECORDED,
         contents: Contents | Content = Contents.IGNORE,
     ) -> None:
         self.config = (
@@ -55,7 +55,7 @@ class Served:
         self.differences: list[ProducedOtherwise] = []
         self._events: queue.SimpleQueue[ServeEvent] = queue.SimpleQueue()
         self._engine: Engine | None = None
-        self._server: Server | None = None
+        self._server: RecordingServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failed: OSError | None = None
@@ -103,7 +103,7 @@ class Served:
         assert self._engine is not None
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._server = Server(self.config, self._engine, self._emit)
+        self._server = RecordingServer(self.config, self._engine, self._emit)
         try:
             await self._server.start()
         except OSError as error:

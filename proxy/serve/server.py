@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...captures import Recorder
-from ...captures.serving import DelayedReply, Engine, LiveRequest, NotRecorded, Reply, Session
+from ...captures.serving import DelayedReply, Engine, LiveRequest, LiveSession, NotRecorded, Reply
 from ...captures.serving.recorded_answers import describe
 from ...captures.serving.recorded_exchanges import addresses
 from ...decoder import DecodeError
@@ -31,7 +31,7 @@ _AGAIN_SECONDS = 0.1
 _PRODUCE = facts.api_key("Produce")
 
 
-class Server:
+class RecordingServer:
     """Serves one `Engine`. Everything happens in the event loop that `start` is called in."""
 
     def __init__(self, config: ServeConfig, engine: Engine, emit: Callable[[ServeEvent], None]) -> None:
@@ -106,7 +106,7 @@ class Server:
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: int | None) -> None:
         peer, local = writer.get_extra_info("peername")[:2], writer.get_extra_info("sockname")[:2]
         self._numbers += 1
-        connection = _Connection(self._numbers, peer, Session(self._numbers, local[0]), node)
+        connection = _Connection(self._numbers, peer, LiveSession(self._numbers, local[0]), node)
         try:
             while True:
                 try:
@@ -267,7 +267,7 @@ _CLOSE = object()
 class _Connection:
     """One live connection."""
 
-    def __init__(self, number: int, peer: Address, session: Session, node: int | None) -> None:
+    def __init__(self, number: int, peer: Address, session: LiveSession, node: int | None) -> None:
         self.number, self.peer, self.session, self.node = number, peer, session, node
         self.upstreams: dict[Address, Upstream] = {}
 

@@ -44,7 +44,7 @@ class ConfigError(BarnabasError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterConfig:
     """One cluster of the file. `values`: by key as in the file's documentation, paths resolved. `line`: where it
     begins, for errors found later."""
 
@@ -94,7 +94,7 @@ class _Places:
         return f"{line}:{column}"
 
 
-def read(path: Path, keys: Mapping[str, type]) -> list[Cluster]:
+def read(path: Path, keys: Mapping[str, type]) -> list[ClusterConfig]:
     """The clusters of a file. `keys`: what a cluster may have, besides its name, and of which kind: bool, str, Path,
     int, float, or list (of texts). ConfigError for everything that is wrong, OSError if the file cannot be read."""
     try:
@@ -111,7 +111,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[Cluster]:
     for_all = _checked(path, places, -1, table, keys)
     if not found:
         raise ConfigError(f"{path}: no cluster is named: add one that begins with [[{CLUSTER}]]")
-    clusters: list[Cluster] = []
+    clusters: list[ClusterConfig] = []
     lines: dict[str, int] = {}
     for index, values in enumerate(found):
         line = places.tables[index] if index < len(places.tables) else 1
@@ -128,7 +128,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[Cluster]:
                 f"{path}:{places.of(index, 'name')}: the cluster of line {lines[name]} is named {name!r}, too"
             )
         lines[name] = line
-        clusters.append(Cluster(name, for_all | _checked(path, places, index, values, keys), path, line))
+        clusters.append(ClusterConfig(name, for_all | _checked(path, places, index, values, keys), path, line))
     for key in ("listen", "record", "flight"):
         _alone(clusters, key)
     return clusters
@@ -173,9 +173,9 @@ def _beside(folder: Path, plugin: str) -> str:
     return f"{folder / Path(place).expanduser()}{question}{settings}"
 
 
-def _alone(clusters: list[Cluster], key: str) -> None:
+def _alone(clusters: list[ClusterConfig], key: str) -> None:
     """No two clusters share an address or a directory."""
-    seen: dict[Any, Cluster] = {}
+    seen: dict[Any, ClusterConfig] = {}
     for cluster in clusters:
         value = cluster.values.get(key)
         if value is None or (key == "listen" and str(value).endswith(":0")):

@@ -19,7 +19,7 @@ SECONDS = 120.0
 """How long relays may take for it."""
 
 
-class Packet(NamedTuple):
+class ProcessPacket(NamedTuple):
     """What a process has sent, with descriptors; `message` is None where its socket has ended."""
 
     process: str
@@ -27,7 +27,7 @@ class Packet(NamedTuple):
     fds: list[int]
 
 
-def receive(process: str, control: socket.socket) -> Packet:
+def receive(process: str, control: socket.socket) -> ProcessPacket:
     """The next packet of a process."""
     try:
         data, fds, _, _ = socket.recv_fds(control, PACKET, 1)
@@ -35,15 +35,15 @@ def receive(process: str, control: socket.socket) -> Packet:
         # It has closed its end with a packet of ours unread. The kernel reports that once, before what the process sent last.
         return receive(process, control)
     except OSError:
-        return Packet(process, None, [])
-    return Packet(process, decode(data) if data else None, fds)
+        return ProcessPacket(process, None, [])
+    return ProcessPacket(process, decode(data) if data else None, fds)
 
 
-def until_all_accept(relays: Mapping[str, socket.socket]) -> tuple[set[str], list[Packet]]:
+def until_all_accept(relays: Mapping[str, socket.socket]) -> tuple[set[str], list[ProcessPacket]]:
     """Wait until each of these relays accepts clients or has ended: those that accept clients, and what was sent before."""
     waiting = {control.fileno(): name for name, control in relays.items()}
     accepting: set[str] = set()
-    early: list[Packet] = []
+    early: list[ProcessPacket] = []
     poll = select.poll()
     for fd in waiting:
         poll.register(fd, select.POLLIN)

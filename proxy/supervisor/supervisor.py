@@ -47,7 +47,7 @@ from ..settings.proxy_config import ProxyError as ProxyError
 from . import messages
 from .children import MOST, Children, Restarts
 from .fork_server import ForkServer
-from .relay_readiness import SECONDS, Packet, receive, until_all_accept
+from .relay_readiness import SECONDS, ProcessPacket, receive, until_all_accept
 from .shared_counters import FileRule, Serials
 from .startup_resources import StartupResources, acquire, for_inspector, for_observer, for_relay
 from .worker_pool import EventDeduplicator, WorkerPool, relay_names
@@ -281,7 +281,7 @@ class Proxy:
                     names[self._controls[name].fileno()] = name
                     poll.register(self._controls[name].fileno(), select.POLLIN)
 
-    def _take(self, packet: Packet) -> bool:
+    def _take(self, packet: ProcessPacket) -> bool:
         """Act on a packet of a process; False if its socket has ended."""
         name, message, fds = packet
         match message:

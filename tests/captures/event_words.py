@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas.captures import open_capture
 from barnabas.captures.foreign.importer import Importer
-from barnabas.captures.pcap.sources import Source
+from barnabas.captures.pcap.sources import CaptureSource
 from barnabas.decoder import ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import Closed, ConnectionEvent, NonKafkaData, Opened
 from barnabas.decoder.findings import Finding, Inspector
@@ -26,7 +26,7 @@ def import_captures(directory: Path, *paths: Path, **options: Any) -> Importer:
     """Import captures into a recording; ``options`` are those of `Importer`."""
     importer = Importer(directory, **options)
     for path in paths:
-        importer.begin(Source(path))
+        importer.begin(CaptureSource(path))
         while importer.advance():
             pass
     importer.close()

@@ -8,7 +8,7 @@ from typing import Any
 from barnabas import decoder
 from barnabas.decoder import Exchange, State, Topics
 from barnabas.decoder.connection.api_versions import PeerInfo
-from barnabas.decoder.filter import FIELDS, Field, Kind
+from barnabas.decoder.filter import FIELDS, Field, ValueKind
 from barnabas.decoder.filter.language.fields import NUMBERS
 from barnabas.decoder.schema import facts
 from harness.generator import Generator
@@ -73,22 +73,22 @@ def _frame(generator: Generator, kind: str, key: int, version: int, exchange: Ex
     return decoder.encode_response(key, version, fields, correlation_id=exchange.correlation_id)
 
 
-_VALUES: dict[Kind, tuple[str, ...]] = {
-    Kind.INTEGER: ("-1", "0", "1", "3", "5", "0x10", "2147483647", "1.5", "9092", "50001"),
-    Kind.FLOAT: ("0.5", "-1e9", "0"),
-    Kind.DURATION: ("0", "5ms", "0.1s", "300 ms", "1s", "1h", "20us", "7ns"),
-    Kind.MILLISECONDS: ("0", "100", "5ms", "1s", "1 us"),
-    Kind.SIZE: ("0", "40", "100B", "0.2kB", "1 KiB", "1MB"),
-    Kind.TIME: ("12:01", "23:59:59.5", "2023-11-15", "2023-11-15T12:00:00Z", "2023-11-15T12:00:00+01:00"),
-    Kind.TEXT: ("orders", "stock-1", '"Straße"', "''", "a", "abc", "judge", "billing"),
-    Kind.BYTES: ("a", '"bc"'),
-    Kind.API: ("Produce", "fetch", "18", "JoinGroup", "1234", "METADATA"),
-    Kind.ERROR: ("NONE", "0", "not_leader_or_follower", "-1", "27", "999"),
-    Kind.STATE: ("paired", "pending", "ORPHAN", "no_response"),
-    Kind.CODEC: ("none", "gzip", "zstd", "2"),
-    Kind.FLAG: ("true", "false"),
-    Kind.ADDRESS: ("10.0.0.1", "10.0.0.0/8", "::1", "[::1]:50002", ":9092", "kafka-1", "web.example:50003"),
-    Kind.UUID: ("AAAAAAAAAAAAAAAAAAAAAQ", "00000000-0000-0000-0000-000000000001"),
+_VALUES: dict[ValueKind, tuple[str, ...]] = {
+    ValueKind.INTEGER: ("-1", "0", "1", "3", "5", "0x10", "2147483647", "1.5", "9092", "50001"),
+    ValueKind.FLOAT: ("0.5", "-1e9", "0"),
+    ValueKind.DURATION: ("0", "5ms", "0.1s", "300 ms", "1s", "1h", "20us", "7ns"),
+    ValueKind.MILLISECONDS: ("0", "100", "5ms", "1s", "1 us"),
+    ValueKind.SIZE: ("0", "40", "100B", "0.2kB", "1 KiB", "1MB"),
+    ValueKind.TIME: ("12:01", "23:59:59.5", "2023-11-15", "2023-11-15T12:00:00Z", "2023-11-15T12:00:00+01:00"),
+    ValueKind.TEXT: ("orders", "stock-1", '"Straße"', "''", "a", "abc", "judge", "billing"),
+    ValueKind.BYTES: ("a", '"bc"'),
+    ValueKind.API: ("Produce", "fetch", "18", "JoinGroup", "1234", "METADATA"),
+    ValueKind.ERROR: ("NONE", "0", "not_leader_or_follower", "-1", "27", "999"),
+    ValueKind.STATE: ("paired", "pending", "ORPHAN", "no_response"),
+    ValueKind.CODEC: ("none", "gzip", "zstd", "2"),
+    ValueKind.FLAG: ("true", "false"),
+    ValueKind.ADDRESS: ("10.0.0.1", "10.0.0.0/8", "::1", "[::1]:50002", ":9092", "kafka-1", "web.example:50003"),
+    ValueKind.UUID: ("AAAAAAAAAAAAAAAAAAAAAQ", "00000000-0000-0000-0000-000000000001"),
 }
 _PATTERNS = ("a", '"^s"', "o.*k", '"(?i)STOCK"', r'"\\d+$"', '"[xyz]"')
 INDEX_FIELDS = tuple(field for field in FIELDS if field.needs == {"index"})
@@ -111,7 +111,7 @@ def field_tests(draw: Any, among: tuple[Field, ...]) -> str:
     forms = ["alone", "equal", "set"]
     if kind in NUMBERS:
         forms += ["order", "range"]
-    if kind in (Kind.TEXT, Kind.API, Kind.ERROR, Kind.STATE, Kind.CODEC):
+    if kind in (ValueKind.TEXT, ValueKind.API, ValueKind.ERROR, ValueKind.STATE, ValueKind.CODEC):
         forms += ["match", "text"]
     form = draw(st.sampled_from(forms))
     if form == "alone":
@@ -128,17 +128,17 @@ def field_tests(draw: Any, among: tuple[Field, ...]) -> str:
     elif form == "match":
         test = f"{name} {draw(st.sampled_from(('~', '!~', 'matches')))} {draw(st.sampled_from(_PATTERNS))}"
     else:
-        test = f"{name} {draw(st.sampled_from(('contains', 'startswith', 'endswith')))} {draw(st.sampled_from(_VALUES[Kind.TEXT]))}"
+        test = f"{name} {draw(st.sampled_from(('contains', 'startswith', 'endswith')))} {draw(st.sampled_from(_VALUES[ValueKind.TEXT]))}"
     return f"{draw(st.sampled_from(('any', 'all')))}({test})" if field.many and draw(st.booleans()) else test
 
 
-_RANGES: dict[Kind, tuple[tuple[str, str], ...]] = {
-    Kind.INTEGER: (("0", "3"), ("-5", "10"), ("9092", "9093")),
-    Kind.DURATION: (("0", "1ms"), ("1ms", "0.5s")),
-    Kind.MILLISECONDS: (("0", "100"), ("1ms", "1s")),
-    Kind.SIZE: (("0", "100"), ("50B", "1kB")),
-    Kind.TIME: (("11:00", "13:00:00"), ("22:00", "02:00"), ("2023-11-15", "2023-11-16T12:00:00Z")),
-    Kind.FLOAT: (("0", "1"),),
+_RANGES: dict[ValueKind, tuple[tuple[str, str], ...]] = {
+    ValueKind.INTEGER: (("0", "3"), ("-5", "10"), ("9092", "9093")),
+    ValueKind.DURATION: (("0", "1ms"), ("1ms", "0.5s")),
+    ValueKind.MILLISECONDS: (("0", "100"), ("1ms", "1s")),
+    ValueKind.SIZE: (("0", "100"), ("50B", "1kB")),
+    ValueKind.TIME: (("11:00", "13:00:00"), ("22:00", "02:00"), ("2023-11-15", "2023-11-16T12:00:00Z")),
+    ValueKind.FLOAT: (("0", "1"),),
 }
 
 

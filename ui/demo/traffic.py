@@ -23,7 +23,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP = "billing"
 
 
-class Traffic:
+class DemoTraffic:
     """All clients against one bootstrap address."""
 
     def __init__(self, bootstrap: str):
@@ -131,4 +131,4 @@ class Traffic:
 
 
 if __name__ == "__main__":
-    Traffic(sys.argv[1]).run()
+    DemoTraffic(sys.argv[1]).run()

@@ -16,7 +16,7 @@ SHOWN = 10
 """How many unused answers, or differing records, are listed in a failure."""
 
 
-class Outcome(StrEnum):
+class CassetteOutcome(StrEnum):
     """What something means for the test."""
 
     FAIL = "fail"
@@ -28,8 +28,8 @@ class Cassette:
     """`unmatched`: requests that no recorded answer matches. `unused`: recorded answers that were never asked for."""
 
     served: Served
-    unmatched: Outcome = Outcome.FAIL
-    unused: Outcome = Outcome.ALLOW
+    unmatched: CassetteOutcome = CassetteOutcome.FAIL
+    unused: CassetteOutcome = CassetteOutcome.ALLOW
     _reported: tuple[int, int] = (0, 0)
     """How many misses and differences were faults already."""
 
@@ -38,9 +38,9 @@ class Cassette:
         `ended`: the test is over, so that unused answers count."""
         served, (misses, differences) = self.served, self._reported
         self._reported = len(served.misses), len(served.differences)
-        lines = unmatched_lines(served.misses[misses:]) if self.unmatched is Outcome.FAIL else []
+        lines = unmatched_lines(served.misses[misses:]) if self.unmatched is CassetteOutcome.FAIL else []
         lines += differing_lines(served.differences[differences:])
-        if ended and self.unused is Outcome.FAIL:
+        if ended and self.unused is CassetteOutcome.FAIL:
             lines += unused_lines(self.served.unused())
         return lines
 

@@ -17,7 +17,7 @@ from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
 from ...proxy.events import Address, show
 from ...proxy.replay.dialer import Dialer, TargetFailed
-from ...proxy.replay.target import Target
+from ...proxy.replay.target import TargetCluster
 from ...proxy.supervisor.fork_server import ForkServer
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class Barnabas:
         wrong: Exception | None = None
         for upstream in self._upstreams:
             try:
-                target = Target(upstream, Dialer())
+                target = TargetCluster(upstream, Dialer())
             except TargetFailed as error:
                 wrong = error
                 continue

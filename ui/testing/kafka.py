@@ -26,7 +26,7 @@ from ...decoder import DecodeError
 from ...decoder.connection import api_versions
 from ...proxy.events import Address
 from ...proxy.supervisor.interpreter import python
-from .kafka_release import KafkaFailed, Release, java
+from .kafka_release import KafkaFailed, KafkaJars, java
 
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
@@ -70,7 +70,7 @@ class Node:
     port: int
     directory: Path
     properties: Path
-    release: Release
+    release: KafkaJars
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     listeners: dict[str, int] = field(default_factory=dict)
     """The ports of further listeners, by listener name."""
@@ -242,7 +242,7 @@ class Kafka:
         shutil.rmtree(self.node.directory.parent, ignore_errors=True)
 
 
-def start(release: Release, options: Sequence[str] | None = None) -> Kafka:
+def start(release: KafkaJars, options: Sequence[str] | None = None) -> Kafka:
     """Start one node, controller and broker, and wait until it answers. Raises KafkaFailed.
 
     `options` of its JVM stand instead of the archive of classes.
@@ -264,7 +264,7 @@ def start(release: Release, options: Sequence[str] | None = None) -> Kafka:
     return kafka
 
 
-def _node(root: Path, port: int, controller: int, release: Release, options: Sequence[str] = ()) -> Node:
+def _node(root: Path, port: int, controller: int, release: KafkaJars, options: Sequence[str] = ()) -> Node:
     """The only one of a cluster, in a folder below `root`, which the guard removes with its last node."""
     folder = root / "node-1"
     folder.mkdir(mode=0o700)
@@ -288,7 +288,7 @@ def _copy_formatted(source: Path, logs: Path) -> None:
     meta.write_text(text)
 
 
-def prepare(release: Release) -> None:
+def prepare(release: KafkaJars) -> None:
     """Make what lets brokers of a release start fast, where it is not there yet: a formatted log directory, and the archive
     of classes. Nothing where the folder cannot be written: they start slower then. Raises KafkaFailed."""
     if release.formatted.is_dir() and release.classes.exists():
@@ -300,14 +300,14 @@ def prepare(release: Release) -> None:
             archive(release)
 
 
-def _format_once(release: Release) -> None:
+def _format_once(release: KafkaJars) -> None:
     with tempfile.TemporaryDirectory(prefix="formatting-", dir=release.folder) as made:
         node = _node(Path(made), 1, 2, release)
         format_storage(node, kafka_id())
         _logs(node).rename(release.formatted)
 
 
-def archive(release: Release, use: Callable[[str], object] = lambda bootstrap: None) -> None:
+def archive(release: KafkaJars, use: Callable[[str], object] = lambda bootstrap: None) -> None:
     """Write the archive of the classes that a broker loads (JEP 350), so that a JVM starts in half the time. `use` gets the
     bootstrap server of one: the classes of what it does are among them.
 

@@ -55,7 +55,7 @@ class KafkaFailed(BarnabasError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Release:
+class KafkaJars:
     """The jars of one release, in one folder."""
 
     folder: Path
@@ -103,7 +103,7 @@ def java() -> str:
     return found
 
 
-def release(version: str) -> Release:
+def release(version: str) -> KafkaJars:
     """The release of this version, fetched if need be. Raises KafkaFailed."""
     if not re.fullmatch(r"\d{1,3}\.\d{1,3}\.\d{1,3}", version):
         raise KafkaFailed(f"{version!r} is no release of Apache Kafka: write all three numbers, as in 4.3.1")
@@ -111,7 +111,7 @@ def release(version: str) -> Release:
         oldest = ".".join(map(str, OLDEST))
         raise KafkaFailed(f"Apache Kafka {version} cannot be started here: the oldest is {oldest}; name one, or start it yourself")
     java()
-    found = Release(cache_folder() / version)
+    found = KafkaJars(cache_folder() / version)
     if not found.complete:
         with found.locked():
             if not found.complete:

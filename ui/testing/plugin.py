@@ -180,7 +180,7 @@ def _addresses(text: str) -> list[Address]:
 def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addresses) -> Cassette:
     from ...captures import NotACapture
     from ...proxy.serve import Contents, OnMiss, Served, ServeError
-    from .cassette import Cassette, Outcome
+    from .cassette import Cassette, CassetteOutcome
 
     def arguments(
         file: str, on_miss: str = "fail", unmatched: str = "fail", unused: str = "allow", contents: Any = "ignore"
@@ -211,7 +211,7 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addr
         served.start()
     except (ServeError, NotACapture, OSError) as error:
         pytest.fail(f"the cassette {file} cannot be served: {error}", pytrace=False)
-    return Cassette(served, Outcome(unmatched), Outcome(unused))
+    return Cassette(served, CassetteOutcome(unmatched), CassetteOutcome(unused))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,11 +25,11 @@ from textual.worker import Worker
 from ...diagnostics import contained
 from ..safe import visible, visible_lines
 from .application import Application, AppScreen
-from .first_frame import Opened, Opening
+from .first_frame import OpenedCapture, Opening
 from .keys import bindings, help_words
 from .model.held_queue import HeldQueuePoller
 from .model.session import Session
-from .model.settings import Settings
+from .model.settings import ScreenSettings
 from .views import PLACES
 from .views.view import View
 from .widgets.palette import THEMES
@@ -71,7 +71,7 @@ class BarnabasApp(App[None]):
         capture: Capture | None = None,
         *,
         title: str,
-        open: Callable[[], Opened] | None = None,
+        open: Callable[[], OpenedCapture] | None = None,
         live: bool = False,
         status: Callable[[], str] | None = None,
         stop: Callable[[], None] | None = None,
@@ -80,11 +80,11 @@ class BarnabasApp(App[None]):
         allow_edit: bool = False,
         locked: bool = False,
         schemas: SchemaSource | None = None,
-        settings: Settings | None = None,
+        settings: ScreenSettings | None = None,
         theme: str = "",
         ascii: bool = False,
     ):
-        self.settings = settings or Settings()
+        self.settings = settings or ScreenSettings()
         # Under NO_COLOR the terminal keeps its own colours, and bold, reverse and underline tell states apart.
         plain = "NO_COLOR" in os.environ
         chosen = "mono" if plain else theme or self.settings.theme or "dark"
@@ -117,7 +117,7 @@ class BarnabasApp(App[None]):
         else:
             self.call_after_refresh(self.run_worker, self._open_capture(self._open))
 
-    async def _open_capture(self, open: Callable[[], Opened]) -> None:
+    async def _open_capture(self, open: Callable[[], OpenedCapture]) -> None:
         """Open the capture while keys are queued, then press these."""
         waiting = self.screen
         try:
@@ -380,7 +380,7 @@ def run(capture: Capture, *, title: str, live: bool = False, seconds: float | No
         app.stop_once()
 
 
-def run_opening(open: Callable[[], Opened], *, title: str, **options: Any) -> None:
+def run_opening(open: Callable[[], OpenedCapture], *, title: str, **options: Any) -> None:
     """Show the capture that `open` returns, on a terminal, and close it. Raises what `open` raises."""
     app = BarnabasApp(title=title, open=open, **options)
     try:

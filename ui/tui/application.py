@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...proxy.control import Control, ControlError
     from .model.rows import RowView
     from .model.session import Session
-    from .model.settings import Settings
+    from .model.settings import ScreenSettings
     from .widgets.palette import Palette
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class Application(Protocol):
     """`BarnabasApp` as screens use it. `locked`: traffic must not be changed from here."""
 
     session: Session
-    settings: Settings
+    settings: ScreenSettings
     schemas: SchemaSource | None
     palette: Palette
     locked: bool

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...captures import Capture
 
 
-class Opened(NamedTuple):
+class OpenedCapture(NamedTuple):
     """An open capture, with the arguments of `Session`."""
 
     capture: Capture

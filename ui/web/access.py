@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from ...proxy.control.auth import Refused, is_loopback
+from ...proxy.control.auth import AccessRefused, is_loopback
 
 TOKEN = "token"
 """The name of the parameter in the address."""
@@ -33,21 +33,21 @@ class Access:
         self.cookie = f"barnabas-{port}"
 
     def check(self, headers: Mapping[str, str], query: Mapping[str, str], cookies: Mapping[str, str]) -> None:
-        """`Refused` if the request is not to be answered."""
+        """`AccessRefused` if the request is not to be answered."""
         host = headers.get("Host", "")
         # The port may be another: somebody may come through a tunnel.
         if self._loopback and not is_loopback(urlsplit(f"//{host}").hostname or ""):
-            raise Refused(403, "this name is not one of this server: use 127.0.0.1 or localhost")
+            raise AccessRefused(403, "this name is not one of this server: use 127.0.0.1 or localhost")
         if TOKEN in query:
             if not _same(query[TOKEN], self.token):
-                raise Refused(403, "the token is wrong: open the address that barnabas has printed")
+                raise AccessRefused(403, "the token is wrong: open the address that barnabas has printed")
         elif not _same(cookies.get(self.cookie, ""), self.ticket):
-            raise Refused(403, "the token is missing: open the address that barnabas has printed")
+            raise AccessRefused(403, "the token is missing: open the address that barnabas has printed")
 
     def check_socket(self, headers: Mapping[str, str]) -> None:
-        """`Refused` if a websocket does not come from a page of this server; `check` counts besides."""
+        """`AccessRefused` if a websocket does not come from a page of this server; `check` counts besides."""
         if urlsplit(headers.get("Origin", "")).netloc != headers.get("Host"):
-            raise Refused(403, "websockets are for pages of this server")
+            raise AccessRefused(403, "websockets are for pages of this server")
 
 
 def _same(given: str, wanted: str) -> bool:

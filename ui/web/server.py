@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from ...proxy.control.auth import Refused
+from ...proxy.control.auth import AccessRefused
 from ...proxy.control.logs import logger
 from ..safe import visible
 from .access import TOKEN, Access
@@ -36,7 +36,7 @@ _KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
 _FULL = "as many pages are open as were allowed (--pages): close one, and load this page again"
 
 
-class Pages:
+class PageServer:
     """Serves `command`, a screen, at `host`, `port` (0: a free one), to at most `most` pages at a time."""
 
     def __init__(self, command: Sequence[str], *, title: str, host: str, port: int, most: int) -> None:
@@ -97,7 +97,7 @@ class Pages:
     async def _authorize(self, request: web.Request, handler: Callable[..., Any]) -> web.StreamResponse:
         try:
             self.access.check(request.headers, request.query, request.cookies)
-        except Refused as refused:
+        except AccessRefused as refused:
             return web.Response(status=refused.status, text=f"barnabas: {refused}\n")
         return await handler(request)  # type: ignore[no-any-return]
 
@@ -126,7 +126,7 @@ class Pages:
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         try:
             self.access.check_socket(request.headers)
-        except Refused as refused:
+        except AccessRefused as refused:
             return web.Response(status=refused.status, text=f"barnabas: {refused}\n")
         if len(self._screens) >= self._most:
             return web.Response(status=503, text=f"barnabas: {_FULL}\n")
@@ -202,7 +202,7 @@ def _read(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
-async def until_stopped(pages: Pages, ready: Callable[[str], None]) -> None:
+async def until_stopped(pages: PageServer, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C, SIGTERM or SIGHUP. Raises `OSError` where it cannot listen."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

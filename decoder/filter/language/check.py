@@ -10,16 +10,16 @@ from ...records import codecs
 from ...schema import facts
 from . import fields, literals, paths, tree
 from .errors import FilterError, nearest
-from .fields import NUMBERS, Field, Kind, Need, Scope
+from .fields import NUMBERS, Field, Need, Scope, ValueKind
 from .paths import Path
 from .patterns import PatternError, pattern
 from .tree import Op, Test
 
 CODECS: dict[str, int] = {codecs.name(number): number for number in range(5)}
 _BOOLEANS = {"true": True, "false": False}
-_NAMED = frozenset({Kind.API, Kind.ERROR, Kind.CODEC})
+_NAMED = frozenset({ValueKind.API, ValueKind.ERROR, ValueKind.CODEC})
 """Kinds of numbers with names."""
-_TEXTS = frozenset({Kind.TEXT, Kind.BYTES, Kind.STATE, *_NAMED})
+_TEXTS = frozenset({ValueKind.TEXT, ValueKind.BYTES, ValueKind.STATE, *_NAMED})
 """Kinds that ~, contains, startswith and endswith work on; of numbers, on their names."""
 _WHOLE = re.compile(r"[+-]?\d{1,20}")
 _I64 = 1 << 63
@@ -30,13 +30,13 @@ def check(node: tree.SyntaxNode, text: str, zone: tzinfo | None = None) -> tree.
     return _Checker(text, zone).node(node)
 
 
-def names_of(kind: Kind) -> dict[str, int]:
+def names_of(kind: ValueKind) -> dict[str, int]:
     """The names of the values of a kind that has names: APIs, errors, codecs."""
-    if kind is Kind.API:
+    if kind is ValueKind.API:
         return {facts.api_name(key): key for key in facts.api_keys()}
-    if kind is Kind.ERROR:
+    if kind is ValueKind.ERROR:
         return {fact.name: code for code, fact in facts.errors().items()}
-    return CODECS if kind is Kind.CODEC else {}
+    return CODECS if kind is ValueKind.CODEC else {}
 
 
 class _Checker:
@@ -124,7 +124,7 @@ class _Checker:
             assert node.value is not None
             self.check_operator(field, op, node)
             value = self.value(field, op, node.value)
-            if zero_asks and value == 0 and op is Op.EQUAL and field.kind is Kind.ERROR and field.many:
+            if zero_asks and value == 0 and op is Op.EQUAL and field.kind is ValueKind.ERROR and field.many:
                 # Of many codes, "!= 0" asks whether any is an error, and "== 0" whether none is.
                 op, value, negated = Op.TRUE, None, not negated
         return Test(field, op, value, negated, node.start, node.end)
@@ -132,7 +132,7 @@ class _Checker:
     def check_operator(self, field: Field | Path, op: Op, node: tree.Comparison) -> None:
         """Raise a `FilterError` if a field's kind does not have this operator."""
         kind = field.kind
-        if kind is Kind.STRUCT:
+        if kind is ValueKind.STRUCT:
             raise self.error(
                 f"{field.name} is a structure: go on with a field of it, or let it stand alone", node.field
             )
@@ -163,52 +163,52 @@ class _Checker:
         if (
             other.many
             or other.kind not in NUMBERS
-            or (Kind.TIME in (field.kind, other.kind) and field.kind != other.kind)
+            or (ValueKind.TIME in (field.kind, other.kind) and field.kind != other.kind)
         ):
             raise self.error(f"{field.name} ({field.kind}) cannot be compared with {other.name} ({other.kind})", word)
         return tree.FieldValue(other)
 
-    def item(self, field: Field | Path, item: tree.Word | tree.Range) -> tree.Scalar | tree.Span:
+    def item(self, field: Field | Path, item: tree.Word | tree.Range) -> tree.Scalar | tree.ValueRange:
         if isinstance(item, tree.Word):
             return self.scalar(field, item)
         if field.kind not in NUMBERS and field.kind not in _NAMED:
             raise self.error(f"{field.name} is {_a(field.kind)}, which has no ranges: use a set, {{A, B}}", item)
         low, high = self.scalar(field, item.low), self.scalar(field, item.high)
-        if isinstance(low, literals.Clock) and isinstance(high, literals.Clock):
-            return tree.Span(low, high)  # may go over midnight
+        if isinstance(low, literals.TimeOfDay) and isinstance(high, literals.TimeOfDay):
+            return tree.ValueRange(low, high)  # may go over midnight
         if not isinstance(low, int | float) or not isinstance(high, int | float):
             raise self.error("a range goes from a time of day to another, or from a date to another", item)
         if low > high:
             raise self.error("nothing is in this range: it goes from the lower value to the higher", item)
-        return tree.Span(low, high)
+        return tree.ValueRange(low, high)
 
     def scalar(self, field: Field | Path, word: tree.Word) -> tree.Scalar:
         kind, text = field.kind, word.text
-        if kind is Kind.TEXT:
+        if kind is ValueKind.TEXT:
             return text + word.unit
-        if kind is Kind.BYTES:
+        if kind is ValueKind.BYTES:
             return (text + word.unit).encode("utf-8", "replace")
         if kind in _NAMED:
             return self.named(field, word)
-        if kind is Kind.STATE:
+        if kind is ValueKind.STATE:
             if text.lower() not in fields.STATES:
                 raise self.error(f"no state is called {text[:60]!r}; there are {', '.join(fields.STATES)}", word)
             return text.lower()
-        if kind is Kind.FLAG:
+        if kind is ValueKind.FLAG:
             if text.lower() not in _BOOLEANS:
                 raise self.error(f"{field.name} is true or false, and stands alone best: {field.name}", word)
             return _BOOLEANS[text.lower()]
-        if kind is Kind.ADDRESS:
+        if kind is ValueKind.ADDRESS:
             found = literals.endpoint(text)
             if found is None:
                 raise self.error("no address: write host, host:port, :port, an IP address or a network", word)
             return found
-        if kind is Kind.UUID:
+        if kind is ValueKind.UUID:
             identity = literals.topic_id(text)
             if identity is None:
                 raise self.error("no id: write its 22 letters in base64, or a UUID in hexadecimal", word)
             return identity
-        return self.time(word) if kind is Kind.TIME else self.number(field, word)
+        return self.time(word) if kind is ValueKind.TIME else self.number(field, word)
 
     def named(self, field: Field | Path, word: tree.Word) -> int:
         text, names = word.text, names_of(field.kind)
@@ -217,7 +217,7 @@ class _Checker:
         for name, number in names.items():
             if name.lower() == text.lower():
                 return number
-        hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is Kind.ERROR else ""
+        hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is ValueKind.ERROR else ""
         raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, names)}{hint}", word)
 
     def number(self, field: Field | Path, word: tree.Word) -> int | float:
@@ -226,17 +226,17 @@ class _Checker:
         if found is None:
             raise self.error(f"{field.name} is {_a(kind)}, and {(word.text + word.unit)[:60]!r} is none", word)
         value, unit = found.value, found.unit
-        if kind is Kind.DURATION:
+        if kind is ValueKind.DURATION:
             if unit != "time" and value != 0:
                 raise self.error(f"a duration needs a unit: {word.text[:30]}ms, for example", word)
-        elif kind is Kind.MILLISECONDS:
+        elif kind is ValueKind.MILLISECONDS:
             if unit == "size":
                 raise self.error(f"{field.name} is a duration, not a size", word)
             if unit:
                 value = value // 1_000_000 if value % 1_000_000 == 0 else value / 1_000_000
         elif unit == "time":
             raise self.error(f"{field.name} is {_a(kind)}, not a duration", word)
-        if isinstance(value, float) and value == int(value) and kind is not Kind.FLOAT:
+        if isinstance(value, float) and value == int(value) and kind is not ValueKind.FLOAT:
             value = int(value)
         return self.bounded(value, word)
 
@@ -245,7 +245,7 @@ class _Checker:
             raise self.error("so large a number is nowhere (64 bits)", word)
         return value
 
-    def time(self, word: tree.Word) -> int | literals.Clock:
+    def time(self, word: tree.Word) -> int | literals.TimeOfDay:
         of_day = literals.clock(word.text)
         if of_day is not None:
             return of_day
@@ -260,7 +260,7 @@ class _Checker:
         return ns
 
 
-def _a(kind: Kind) -> str:
+def _a(kind: ValueKind) -> str:
     return ("an " if kind[0] in "aeioAEIO" else "a ") + kind
 
 
@@ -273,7 +273,7 @@ def _is_topic_partition_test(node: tree.Node) -> bool:
 
 def _is_positive(node: tree.Node) -> bool:
     if isinstance(node, Test):
-        return not node.negated or node.field.kind is Kind.ERROR
+        return not node.negated or node.field.kind is ValueKind.ERROR
     return isinstance(node, tree.And | tree.Or) and any(map(_is_positive, node.terms))
 
 

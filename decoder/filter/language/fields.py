@@ -11,7 +11,7 @@ from enum import IntEnum, StrEnum
 from ...connection.exchange import State
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What the values of a field are, and so what it can be compared with."""
 
     INTEGER = "number"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     STRUCT = "structure"
 
 
-NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT, Kind.DURATION, Kind.MILLISECONDS, Kind.SIZE, Kind.TIME})
+NUMBERS = frozenset({ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DURATION, ValueKind.MILLISECONDS, ValueKind.SIZE, ValueKind.TIME})
 """Kinds that can be ordered."""
 
 
@@ -86,7 +86,7 @@ class Field:
     is known, though the response may add some. `known`: how much of a message in transit settles it."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     meaning: str
     example: str
     needs: frozenset[Need] = _INDEX
@@ -103,7 +103,7 @@ class Field:
 
 
 def _index(
-    name: str, kind: Kind, meaning: str, example: str, *synonyms: str, known_at_request: bool = False, many: bool = False,
+    name: str, kind: ValueKind, meaning: str, example: str, *synonyms: str, known_at_request: bool = False, many: bool = False,
     known: Known = Known.MESSAGE,
 ) -> Field:  # fmt: skip
     return Field(name, kind, meaning, example, _INDEX, synonyms, many, known_at_request, known=known)
@@ -111,7 +111,7 @@ def _index(
 
 def _body(
     name: str,
-    kind: Kind,
+    kind: ValueKind,
     meaning: str,
     example: str,
     *synonyms: str,
@@ -124,96 +124,96 @@ def _body(
 
 
 FIELDS: tuple[Field, ...] = (
-    _index("api", Kind.API, "the API, by name in any case or by key", "api in {JoinGroup, SyncGroup}",
+    _index("api", ValueKind.API, "the API, by name in any case or by key", "api in {JoinGroup, SyncGroup}",
            "kafka.api_key", "kafka.request_key", "api_key", known_at_request=True, known=Known.BEGINNING),
-    _index("ver", Kind.INTEGER, "version of the request", "ver > broker.max",
+    _index("ver", ValueKind.INTEGER, "version of the request", "ver > broker.max",
            "kafka.api_version", "kafka.request.version", "version", "api_version", known_at_request=True,
            known=Known.BEGINNING),
-    _index("err", Kind.ERROR, "first error code of the response that is not 0, by name or number; 0 if there is none",
+    _index("err", ValueKind.ERROR, "first error code of the response that is not 0, by name or number; 0 if there is none",
            "err == NOT_LEADER_OR_FOLLOWER", "kafka.error", "error", known=Known.HEADER_PREFIX),
-    _index("retriable", Kind.FLAG, "err is one that clients may retry", "err and not retriable", known=Known.HEADER_PREFIX),
-    _index("latency", Kind.DURATION, "from the request's first byte to the response's", "latency > 50ms",
+    _index("retriable", ValueKind.FLAG, "err is one that clients may retry", "err and not retriable", known=Known.HEADER_PREFIX),
+    _index("latency", ValueKind.DURATION, "from the request's first byte to the response's", "latency > 50ms",
            "lat", "tcp.time_delta", known=Known.HEADER_PREFIX),
-    _index("pending", Kind.DURATION, "how long a request without a response has been waiting", "pending > 10s",
+    _index("pending", ValueKind.DURATION, "how long a request without a response has been waiting", "pending > 10s",
            known=Known.COMPLETED),
-    _index("state", Kind.STATE, "paired, pending, no_response (none is due, or none came) or orphan (no request)",
+    _index("state", ValueKind.STATE, "paired, pending, no_response (none is due, or none came) or orphan (no request)",
            "state == orphan", known=Known.HEADER_PREFIX),
-    _index("paired", Kind.FLAG, "request and response are there", "not paired", known=Known.HEADER_PREFIX),
-    _index("no_response", Kind.FLAG, "no response is due, or the connection ended before it", "no_response",
+    _index("paired", ValueKind.FLAG, "request and response are there", "not paired", known=Known.HEADER_PREFIX),
+    _index("no_response", ValueKind.FLAG, "no response is due, or the connection ended before it", "no_response",
            known=Known.COMPLETED),
-    _index("orphan", Kind.FLAG, "a response whose request was not seen", "orphan", known=Known.COMPLETED),
-    _index("size.req", Kind.SIZE, "size of the request, as its 4 size bytes say", "size.req > 1MB",
+    _index("orphan", ValueKind.FLAG, "a response whose request was not seen", "orphan", known=Known.COMPLETED),
+    _index("size.req", ValueKind.SIZE, "size of the request, as its 4 size bytes say", "size.req > 1MB",
            "request_size", known_at_request=True, known=Known.HEADER_PREFIX),
-    _index("size.resp", Kind.SIZE, "size of the response", "size.resp >= 16KiB", "response_size", known=Known.HEADER_PREFIX),
-    _index("size", Kind.SIZE, "both sizes together", "size > 1MB", "kafka.len", known=Known.HEADER_PREFIX),
-    _index("time", Kind.TIME, "when the request came (of an orphan: the response)", "time in 12:01:00..12:01:30",
+    _index("size.resp", ValueKind.SIZE, "size of the response", "size.resp >= 16KiB", "response_size", known=Known.HEADER_PREFIX),
+    _index("size", ValueKind.SIZE, "both sizes together", "size > 1MB", "kafka.len", known=Known.HEADER_PREFIX),
+    _index("time", ValueKind.TIME, "when the request came (of an orphan: the response)", "time in 12:01:00..12:01:30",
            "frame.time", known_at_request=True, known=Known.HEADER_PREFIX),
-    _index("conn", Kind.INTEGER, "number of the connection", "conn == 17", "tcp.stream", "connection", known_at_request=True,
+    _index("conn", ValueKind.INTEGER, "number of the connection", "conn == 17", "tcp.stream", "connection", known_at_request=True,
            known=Known.BEGINNING),
-    _index("corr", Kind.INTEGER, "correlation id", "corr == 42", "kafka.correlation_id", "correlation_id", known_at_request=True,
+    _index("corr", ValueKind.INTEGER, "correlation id", "corr == 42", "kafka.correlation_id", "correlation_id", known_at_request=True,
            known=Known.HEADER_PREFIX),
-    _index("client", Kind.TEXT, "client id", 'client ~ "^stock-"', "kafka.client_id", "client_id", "client.id",
+    _index("client", ValueKind.TEXT, "client id", 'client ~ "^stock-"', "kafka.client_id", "client_id", "client.id",
            known_at_request=True, known=Known.BEGINNING),
-    _index("addr", Kind.ADDRESS, "the client's address: host, host:port, :port or network", "addr == 10.0.0.0/8",
+    _index("addr", ValueKind.ADDRESS, "the client's address: host, host:port, :port or network", "addr == 10.0.0.0/8",
            "client.addr", known_at_request=True, known=Known.BEGINNING),
-    _index("broker", Kind.ADDRESS, "the broker's address: host, host:port, :port or network", "broker == kafka-2:9092",
+    _index("broker", ValueKind.ADDRESS, "the broker's address: host, host:port, :port or network", "broker == kafka-2:9092",
            "broker.addr", known_at_request=True, known=Known.BEGINNING),
-    _index("ends", Kind.ADDRESS, "the client's or the broker's address", "ends == 10.0.0.7", "ip.addr", "ip.host",
+    _index("ends", ValueKind.ADDRESS, "the client's or the broker's address", "ends == 10.0.0.7", "ip.addr", "ip.host",
            known_at_request=True, many=True, known=Known.BEGINNING),
-    _index("client.port", Kind.INTEGER, "the client's port", "client.port == 50312", known_at_request=True,
+    _index("client.port", ValueKind.INTEGER, "the client's port", "client.port == 50312", known_at_request=True,
            known=Known.BEGINNING),
-    _index("broker.port", Kind.INTEGER, "the broker's port", "broker.port == 9092", known_at_request=True,
+    _index("broker.port", ValueKind.INTEGER, "the broker's port", "broker.port == 9092", known_at_request=True,
            known=Known.BEGINNING),
-    _index("port", Kind.INTEGER, "either end's port", "port == 9092", "tcp.port", known_at_request=True, many=True,
+    _index("port", ValueKind.INTEGER, "either end's port", "port == 9092", "tcp.port", known_at_request=True, many=True,
            known=Known.BEGINNING),
-    _index("undecoded", Kind.FLAG, "a frame could not be decoded", "undecoded", "_ws.malformed"),
-    _index("cut", Kind.FLAG, "only the beginning of a frame was kept (a snap length)", "cut", known=Known.COMPLETED),
-    _index("surplus", Kind.FLAG, "bytes stand behind the end of a message", "surplus"),
-    _index("changed", Kind.FLAG, "client and broker saw different bytes", "changed and api != Metadata", known=Known.COMPLETED),
-    _index("noted", Kind.FLAG, "a rule left a note", "noted", known=Known.COMPLETED),
-    Field("rule", Kind.TEXT, "rules that hit the exchange, by name", 'rule == "leader moved"', frozenset({Need.NOTES}),
+    _index("undecoded", ValueKind.FLAG, "a frame could not be decoded", "undecoded", "_ws.malformed"),
+    _index("cut", ValueKind.FLAG, "only the beginning of a frame was kept (a snap length)", "cut", known=Known.COMPLETED),
+    _index("surplus", ValueKind.FLAG, "bytes stand behind the end of a message", "surplus"),
+    _index("changed", ValueKind.FLAG, "client and broker saw different bytes", "changed and api != Metadata", known=Known.COMPLETED),
+    _index("noted", ValueKind.FLAG, "a rule left a note", "noted", known=Known.COMPLETED),
+    Field("rule", ValueKind.TEXT, "rules that hit the exchange, by name", 'rule == "leader moved"', frozenset({Need.NOTES}),
           ("rules",), many=True, known=Known.COMPLETED),
-    _index("carried", Kind.FLAG, "the request came over from an earlier segment of the recording", "carried",
+    _index("carried", ValueKind.FLAG, "the request came over from an earlier segment of the recording", "carried",
            known=Known.COMPLETED),
-    Field("software", Kind.TEXT, "name of the client's software, as it told (KIP-511)", "software contains java",
+    Field("software", ValueKind.TEXT, "name of the client's software, as it told (KIP-511)", "software contains java",
           _CONNECTION, ("client.software",), known_at_request=True, known=Known.HEADER_PREFIX),
-    Field("software.version", Kind.TEXT, "version of the client's software", "software.version startswith 3.",
+    Field("software.version", ValueKind.TEXT, "version of the client's software", "software.version startswith 3.",
           _CONNECTION, ("client.software.version",), known_at_request=True, known=Known.HEADER_PREFIX),
-    Field("broker.min", Kind.INTEGER, "lowest version of this API that the broker offers", "ver < broker.min",
+    Field("broker.min", ValueKind.INTEGER, "lowest version of this API that the broker offers", "ver < broker.min",
           _CONNECTION, known_at_request=True, known=Known.HEADER_PREFIX),
-    Field("broker.max", Kind.INTEGER, "highest version of this API that the broker offers", "ver > broker.max",
+    Field("broker.max", ValueKind.INTEGER, "highest version of this API that the broker offers", "ver > broker.max",
           _CONNECTION, known_at_request=True, known=Known.HEADER_PREFIX),
-    _body("topic", Kind.TEXT, "topics by name, in request or response; by id, if the name of the id was seen",
+    _body("topic", ValueKind.TEXT, "topics by name, in request or response; by id, if the name of the id was seen",
           "topic == orders", "kafka.topic_name", "topic.name", scope=Scope.PAIR, known=Known.BEGINNING),
-    _body("topic.id", Kind.UUID, "topics by id, in base64 or hexadecimal", "topic.id == 7zQDgnPnSmy2ZFBXZAkmCA",
+    _body("topic.id", ValueKind.UUID, "topics by id, in base64 or hexadecimal", "topic.id == 7zQDgnPnSmy2ZFBXZAkmCA",
           "topic_id", scope=Scope.PAIR, known=Known.BEGINNING),
-    _body("partition", Kind.INTEGER, "partitions of topics", "topic == orders and partition == 3",
+    _body("partition", ValueKind.INTEGER, "partitions of topics", "topic == orders and partition == 3",
           "kafka.partition_id", scope=Scope.PAIR, known=Known.BEGINNING),
-    _body("partition.err", Kind.ERROR, "error codes of partitions", "topic == orders and partition.err != 0",
+    _body("partition.err", ValueKind.ERROR, "error codes of partitions", "topic == orders and partition.err != 0",
           "partition.error", needs=_RESPONSE, scope=Scope.PAIR, known=Known.HEADER_PREFIX),
-    _body("topic.err", Kind.ERROR, "error codes of topics", "topic.err == UNKNOWN_TOPIC_OR_PARTITION",
+    _body("topic.err", ValueKind.ERROR, "error codes of topics", "topic.err == UNKNOWN_TOPIC_OR_PARTITION",
           "topic.error", needs=_RESPONSE, scope=Scope.PAIR, known=Known.HEADER_PREFIX),
-    _body("errors", Kind.ERROR, "every error code of the response, also the 0s", "errors == UNKNOWN_MEMBER_ID",
+    _body("errors", ValueKind.ERROR, "every error code of the response, also the 0s", "errors == UNKNOWN_MEMBER_ID",
           needs=_RESPONSE, known=Known.HEADER_PREFIX),
-    _body("group", Kind.TEXT, "groups", "group == stock", "kafka.consumer_group", "kafka.group_id", "group.id",
+    _body("group", ValueKind.TEXT, "groups", "group == stock", "kafka.consumer_group", "kafka.group_id", "group.id",
           "group_id", known=Known.BEGINNING),
-    _body("member", Kind.TEXT, "member ids of groups", "member startswith stock-1-", "kafka.member_id", "member.id",
+    _body("member", ValueKind.TEXT, "member ids of groups", "member startswith stock-1-", "kafka.member_id", "member.id",
           "member_id", known=Known.BEGINNING),
-    _body("instance", Kind.TEXT, "group instance ids of static members", "instance == web-3",
+    _body("instance", ValueKind.TEXT, "group instance ids of static members", "instance == web-3",
           "kafka.consumer_group_instance", "group.instance.id", known=Known.BEGINNING),
-    _body("txn", Kind.TEXT, "transactional ids", "txn == payments-0", "kafka.transactional_id", "transactional.id",
+    _body("txn", ValueKind.TEXT, "transactional ids", "txn == payments-0", "kafka.transactional_id", "transactional.id",
           "transactional_id", known=Known.BEGINNING),
-    _body("producer.id", Kind.INTEGER, "producer ids, of record batches too", "producer.id == 4001",
+    _body("producer.id", ValueKind.INTEGER, "producer ids, of record batches too", "producer.id == 4001",
           "kafka.producer_id", "producer_id"),
-    _body("acks", Kind.INTEGER, "the acks that a Produce asks for", "acks == 0", "kafka.required_acks",
+    _body("acks", ValueKind.INTEGER, "the acks that a Produce asks for", "acks == 0", "kafka.required_acks",
           needs=_REQUEST, many=False, known=Known.BEGINNING),
-    _body("throttle", Kind.MILLISECONDS, "how long the broker throttles the client", "throttle > 100ms",
+    _body("throttle", ValueKind.MILLISECONDS, "how long the broker throttles the client", "throttle > 100ms",
           "kafka.throttle_time", needs=_RESPONSE, many=False, known=Known.HEADER_PREFIX),
-    _body("codec", Kind.CODEC, "compression of record batches: none, gzip, snappy, lz4, zstd", "codec == gzip",
+    _body("codec", ValueKind.CODEC, "compression of record batches: none, gzip, snappy, lz4, zstd", "codec == gzip",
           "kafka.batch_codec", "kafka.message_codec"),
-    _body("magic", Kind.INTEGER, "magic of record batches (2) and old messages (0, 1)", "magic < 2",
+    _body("magic", ValueKind.INTEGER, "magic of record batches (2) and old messages (0, 1)", "magic < 2",
           "kafka.message_magic"),
-    _body("records", Kind.INTEGER, "how many records the batches say they hold, all together", "records > 1000",
+    _body("records", ValueKind.INTEGER, "how many records the batches say they hold, all together", "records > 1000",
           many=False),
 )  # fmt: skip
 """All fields, in the order of their importance."""

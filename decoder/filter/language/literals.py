@@ -40,7 +40,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class TimeOfDay:
     """A time of day of any date, in nanoseconds since midnight."""
 
     ns: int
@@ -84,7 +84,7 @@ def number(text: str, unit: str = "") -> Number | None:
     return Number(-value if sign == "-" else value, "time" if unit in DURATIONS else "size" if unit in SIZES else "")
 
 
-def clock(text: str) -> Clock | None:
+def clock(text: str) -> TimeOfDay | None:
     """``12:01``, ``12:01:30``, ``12:01:30.250``."""
     match = _CLOCK.fullmatch(text)
     if match is None:
@@ -92,7 +92,7 @@ def clock(text: str) -> Clock | None:
     hours, minutes, seconds = int(match[1]), int(match[2]), int(match[3] or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
-    return Clock((hours * 3600 + minutes * 60 + seconds) * _SECOND + _fraction(match[4]))
+    return TimeOfDay((hours * 3600 + minutes * 60 + seconds) * _SECOND + _fraction(match[4]))
 
 
 def moment(text: str, zone: tzinfo | None = None) -> int | None:

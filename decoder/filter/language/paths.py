@@ -9,7 +9,7 @@ from functools import cache
 from ...codec.message import is_error_code
 from ...codec.plan import FieldPlan, field_paths, plan
 from ...schema import facts
-from .fields import Kind, Known, Need, Scope
+from .fields import Known, Need, Scope, ValueKind
 
 SIDES = {"req": "request", "resp": "response"}
 _INDEX = re.compile(r"\[[*\d]*\]")
@@ -24,14 +24,14 @@ class Path:
 
     side: str
     steps: str
-    kind: Kind = field(compare=False)
+    kind: ValueKind = field(compare=False)
     many: bool = field(compare=False)
     array: bool = field(compare=False)
     plans: frozenset[tuple[int, int]] = field(compare=False, repr=False)
 
     def joined(self, other: Path) -> Path:
         """The same path in more versions. If its kind differs, the first one that is no struct counts, as it can be compared."""
-        kind = other.kind if self.kind is Kind.STRUCT else self.kind
+        kind = other.kind if self.kind is ValueKind.STRUCT else self.kind
         many, array, plans = self.many or other.many, self.array or other.array, self.plans | other.plans
         return Path(self.side, self.steps, kind, many, array, plans)
 
@@ -54,9 +54,9 @@ class Path:
     @property
     def known(self) -> Known:
         """Records, and tags after the last ones, are not in a header prefix; of responses it has errors and throttle times."""
-        prefix = self.kind is Kind.ERROR or self.steps == "throttle_time_ms"
+        prefix = self.kind is ValueKind.ERROR or self.steps == "throttle_time_ms"
         if self.side == "request":
-            prefix = self.kind not in (Kind.BYTES, Kind.STRUCT)
+            prefix = self.kind not in (ValueKind.BYTES, ValueKind.STRUCT)
         return Known.HEADER_PREFIX if prefix else Known.MESSAGE
 
     @property
@@ -68,20 +68,20 @@ class Path:
         return frozenset(key for key, _ in self.plans)
 
 
-def kind_of(field_plan: FieldPlan) -> Kind:
+def kind_of(field_plan: FieldPlan) -> ValueKind:
     """The kind of a schema field's values."""
     if field_plan.struct is not None:
-        return Kind.STRUCT
+        return ValueKind.STRUCT
     if is_error_code(field_plan):
-        return Kind.ERROR
+        return ValueKind.ERROR
     name, type_name = field_plan.name, field_plan.type
     if name == "api_key" and type_name == "int16":
-        return Kind.API
+        return ValueKind.API
     if type_name in ("string", "bytes", "records", "uuid", "bool", "float64"):
         return {
-            "string": Kind.TEXT, "uuid": Kind.UUID, "bool": Kind.FLAG, "float64": Kind.FLOAT,
-        }.get(type_name, Kind.BYTES)  # fmt: skip
-    return Kind.MILLISECONDS if name.endswith("_ms") else Kind.INTEGER
+            "string": ValueKind.TEXT, "uuid": ValueKind.UUID, "bool": ValueKind.FLAG, "float64": ValueKind.FLOAT,
+        }.get(type_name, ValueKind.BYTES)  # fmt: skip
+    return ValueKind.MILLISECONDS if name.endswith("_ms") else ValueKind.INTEGER
 
 
 def is_path(name: str) -> bool:

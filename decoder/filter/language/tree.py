@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar, Union
 
-from .literals import Clock, Endpoint
+from .literals import Endpoint, TimeOfDay
 from .patterns import Pattern
 
 if TYPE_CHECKING:
@@ -140,16 +140,16 @@ class Op(StrEnum):
 ORDER = frozenset({Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL})
 ON_TEXT = frozenset({Op.MATCHES, Op.CONTAINS, Op.STARTS, Op.ENDS})
 
-Scalar = int | float | str | bool | bytes | Clock | Endpoint
+Scalar = int | float | str | bool | bytes | TimeOfDay | Endpoint
 """Times and durations are whole ns, sizes bytes, APIs, errors and codecs their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValueRange:
     """From `low` to `high`, both included."""
 
-    low: int | float | Clock
-    high: int | float | Clock
+    low: int | float | TimeOfDay
+    high: int | float | TimeOfDay
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class FieldValue:
     field: Field
 
 
-Value = Scalar | Pattern | FieldValue | tuple[Scalar | Span, ...] | None
+Value = Scalar | Pattern | FieldValue | tuple[Scalar | ValueRange, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Step(StrEnum):
     """the next generation was formed without it"""
 
 
-class State(StrEnum):
+class MemberState(StrEnum):
     """The state of a member."""
 
     PENDING = "pending"
@@ -73,7 +73,7 @@ class Member:
     def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:
         self.member_id, self.conn, self.protocol = member_id, conn, protocol
         self.instance_id: str | None = None
-        self.state = State.PENDING
+        self.state = MemberState.PENDING
         self.session_timeout_ms = self.rebalance_timeout_ms = self.heartbeat_interval_ms = -1
         self.generation = -1
         self.assignors: tuple[str, ...] = ()
@@ -88,12 +88,12 @@ class Member:
     @property
     def live(self) -> bool:
         """Whether the coordinator counts it as a member, as far as seen."""
-        return self.state not in (State.LEFT, State.DROPPED)
+        return self.state not in (MemberState.LEFT, MemberState.DROPPED)
 
     @property
     def waits(self) -> bool:
         """Whether it waits for the response to its JoinGroup or SyncGroup: it is silent then."""
-        return self.state in (State.JOINING, State.SYNCING)
+        return self.state in (MemberState.JOINING, MemberState.SYNCING)
 
     @property
     def has_gap(self) -> bool:
@@ -116,7 +116,7 @@ class Member:
         self.timeline.append(Moment(time_ns, step, code))
 
 
-class Cause(StrEnum):
+class RebalanceCause(StrEnum):
     """Why a group rebalances, as text."""
 
     FIRST = "its first member joined"
@@ -140,7 +140,7 @@ class Rebalance:
     """
 
     began_ns: int
-    cause: Cause
+    cause: RebalanceCause
     who: str
     reason: str
     expected: set[str]
@@ -192,18 +192,18 @@ class Group:
     @property
     def state(self) -> str:
         """As Kafka names it (``ConsumerGroupState``): Empty, PreparingRebalance, CompletingRebalance or Stable."""
-        live = [m for m in self.live if m.state is not State.PENDING]
+        live = [m for m in self.live if m.state is not MemberState.PENDING]
         if not live:
             return "Empty"
         if self.rebalance is not None:
             return "PreparingRebalance"
-        behind = any(m.state in (State.JOINED, State.SYNCING) for m in live)
+        behind = any(m.state in (MemberState.JOINED, MemberState.SYNCING) for m in live)
         return "CompletingRebalance" if behind else "Stable"
 
-    def begin(self, time_ns: int, cause: Cause, who: Member | None, reason: str | None = None) -> Rebalance:
+    def begin(self, time_ns: int, cause: RebalanceCause, who: Member | None, reason: str | None = None) -> Rebalance:
         """Begin a rebalance, unless one is under way."""
         if self.rebalance is None:
-            expected = {m.member_id for m in self.live if m is not who and m.state is not State.JOINING}
+            expected = {m.member_id for m in self.live if m is not who and m.state is not MemberState.JOINING}
             self.rebalance = Rebalance(time_ns, cause, who.who if who else "", reason or "", expected)
             self.rebalance.conn = who.conn if who else None
             self.rebalances.append(self.rebalance)
@@ -214,7 +214,7 @@ class Group:
         if generation <= self.generation:
             return
         self.generation, self.assignments, self.leader = generation, {}, leader
-        now = self.rebalance or self.begin(time_ns, Cause.UNSEEN, None)
+        now = self.rebalance or self.begin(time_ns, RebalanceCause.UNSEEN, None)
         now.generation, now.formed_ns, now.size = generation, time_ns, len(self.live)
         self.rebalance = None
 
@@ -222,7 +222,7 @@ class Group:
         """The rebalance that formed the current generation."""
         return next((r for r in reversed(self.rebalances) if r.generation == self.generation), None)
 
-    def gone(self, member: Member, time_ns: int, state: State, step: Step, code: int = 0) -> None:
+    def gone(self, member: Member, time_ns: int, state: MemberState, step: Step, code: int = 0) -> None:
         """A member left or was dropped."""
         member.state, member.gone_ns = state, time_ns
         member.step(time_ns, step, code)

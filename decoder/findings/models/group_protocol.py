@@ -6,7 +6,7 @@ from ... import embedded
 from ...errors import DecodeError
 from ..engine.formatting import topic_name
 from ..engine.layout import rows
-from .group import Assignment, Cause, Group, Member, State, Step
+from .group import Assignment, Group, Member, MemberState, RebalanceCause, Step
 from .group_calls import FENCED_INSTANCE_ID, GONE_CODES, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, Call
 
 
@@ -20,7 +20,7 @@ def on_request(call: Call) -> None:
     elif member is None:
         return
     elif call.api == "SyncGroup":
-        member.state = State.SYNCING
+        member.state = MemberState.SYNCING
         member.step(now, Step.SYNC)
         _leader_sync(group, call)
     elif call.commits:
@@ -30,10 +30,10 @@ def on_request(call: Call) -> None:
         member.step(now, Step.HEARTBEAT)
         topics = call.topics() if call.heartbeat else None
         if topics is not None and member.topics not in (None, topics):
-            group.begin(now, Cause.SUBSCRIPTION, member)
+            group.begin(now, RebalanceCause.SUBSCRIPTION, member)
         member.topics = topics or member.topics
-        if member.state is State.PENDING:  # it joined before the capture began
-            member.state = State.STABLE
+        if member.state is MemberState.PENDING:  # it joined before the capture began
+            member.state = MemberState.STABLE
             member.generation = call.generation
             group.generation = max(group.generation, call.generation)
 
@@ -51,7 +51,7 @@ def on_response(call: Call) -> None:
     elif call.api == "JoinGroup":
         _joined(group, call, member)
     elif call.api == "SyncGroup":
-        member.state, member.synced_ns, member.seen_ns = State.STABLE, now, now
+        member.state, member.synced_ns, member.seen_ns = MemberState.STABLE, now, now
         member.step(now, Step.SYNCED)
         member.assignment = _assignment(call.answer["assignment"], group.protocol_type)
         last = group.last_formed()
@@ -69,13 +69,13 @@ def _join(group: Group, call: Call) -> None:
         group.waiting[id(call.exchange)] = call.exchange
     group.protocol_type = call.asked.get("protocol_type") or group.protocol_type
     static = next((m for m in group.live if m.instance_id and m.instance_id == call.instance_id), None)
-    known = member if member and member.state is not State.PENDING and member.live else static
-    cause = Cause.JOIN if any(m is not member for m in group.live) else Cause.FIRST
+    known = member if member and member.state is not MemberState.PENDING and member.live else static
+    cause = RebalanceCause.JOIN if any(m is not member for m in group.live) else RebalanceCause.FIRST
     if known is not None:
-        cause = Cause.SUBSCRIPTION if known.subscription != call.subscription else Cause.REJOIN
+        cause = RebalanceCause.SUBSCRIPTION if known.subscription != call.subscription else RebalanceCause.REJOIN
     if member is not None:
         _configure(member, call)
-        member.state = State.JOINING
+        member.state = MemberState.JOINING
         member.step(now, Step.JOIN)
     if static is None or member is static:  # a static member that comes back costs no rebalance (KIP-345)
         rebalance = group.begin(now, cause, member)
@@ -93,9 +93,9 @@ def _leave(group: Group, call: Call) -> None:
         if member is None or not member.live:
             continue
         member.seen_ns = call.asked_ns
-        group.gone(member, call.asked_ns, State.LEFT, Step.LEAVE)
+        group.gone(member, call.asked_ns, MemberState.LEFT, Step.LEAVE)
         if group.live:
-            group.begin(call.asked_ns, Cause.LEAVE, member, reason)
+            group.begin(call.asked_ns, RebalanceCause.LEAVE, member, reason)
         else:
             group.rebalance = None
 
@@ -118,18 +118,18 @@ def _refused(group: Group, call: Call) -> None:
     member, now = call.member, call.answered_ns
     if call.error == REBALANCE_IN_PROGRESS and member is not None:
         member.step(now, Step.REBALANCE)
-        member.state = State.STABLE if member.waits else member.state
+        member.state = MemberState.STABLE if member.waits else member.state
         if group.rebalance is None and not call.commits and member.generation >= group.generation:
             silent = _silent_member(group, member, now)
-            group.begin(now, Cause.TIMEOUT if silent else Cause.UNSEEN, silent)
+            group.begin(now, RebalanceCause.TIMEOUT if silent else RebalanceCause.UNSEEN, silent)
     elif call.error == MEMBER_ID_REQUIRED or member is None:
         return
     elif (call.error in GONE_CODES or call.error == FENCED_INSTANCE_ID) and not call.commits:
-        group.gone(member, now, State.DROPPED, Step.ERROR, call.error)
+        group.gone(member, now, MemberState.DROPPED, Step.ERROR, call.error)
     else:
         member.step(now, Step.ERROR, call.error)
         if call.api == "JoinGroup":
-            member.state = State.PENDING
+            member.state = MemberState.PENDING
 
 
 def _silent_member(group: Group, besides: Member, now: int) -> Member | None:
@@ -143,15 +143,15 @@ def _silent_member(group: Group, besides: Member, now: int) -> Member | None:
 
 def _joined(group: Group, call: Call, member: Member) -> None:
     answer, now = call.answer, call.answered_ns
-    if member.state is State.PENDING:
+    if member.state is MemberState.PENDING:
         _configure(member, call)
-    member.state, member.generation, member.seen_ns = State.JOINED, answer["generation_id"], now
+    member.state, member.generation, member.seen_ns = MemberState.JOINED, answer["generation_id"], now
     member.step(now, Step.JOINED)
     if group.rebalance:
         group.rebalance.joined(member.member_id, call.asked_ns)
     for other in group.live:
         if member.instance_id and other.instance_id == member.instance_id and other is not member:
-            group.gone(other, now, State.DROPPED, Step.DROPPED)
+            group.gone(other, now, MemberState.DROPPED, Step.DROPPED)
     group.assignor = answer.get("protocol_name") or group.assignor
     group.protocol = "classic"
     group.formed(now, answer["generation_id"], answer["leader"])
@@ -165,15 +165,15 @@ def _joined(group: Group, call: Call, member: Member) -> None:
         last.size = len(listed)
     for other in group.live:
         if other.member_id not in listed and not other.waits and other.generation < group.generation:
-            group.gone(other, now, State.DROPPED, Step.DROPPED)
+            group.gone(other, now, MemberState.DROPPED, Step.DROPPED)
 
 
 def _heartbeat(group: Group, call: Call, member: Member) -> None:
     answer, now = call.answer, call.answered_ns
     member.heartbeat_interval_ms = answer["heartbeat_interval_ms"]
     group.protocol = call.protocol
-    if member.state is not State.STABLE:
-        member.state = State.STABLE
+    if member.state is not MemberState.STABLE:
+        member.state = MemberState.STABLE
         member.step(now, Step.JOINED)
     member.generation = answer["member_epoch"]
     group.formed(now, member.generation, "")

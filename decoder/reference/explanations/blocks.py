@@ -30,7 +30,7 @@ class BlockError(DecoderError):
         self.source, self.line, self.column = source, line, column
 
 
-class Rule(NamedTuple):
+class NotationRule(NamedTuple):
     """The rule of a field: `needed` at least once, allowed `many` times, with an `argument` ("no", "may", "must")."""
 
     needed: bool = False
@@ -38,7 +38,7 @@ class Rule(NamedTuple):
     argument: str = "no"
 
 
-class Entry(NamedTuple):
+class BlockEntry(NamedTuple):
     """One field of a block. `line` is where it begins."""
 
     field: str
@@ -48,15 +48,15 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """One block. Texts have no line breaks."""
 
     source: str
     name: str
     line: int
-    entries: tuple[Entry, ...]
+    entries: tuple[BlockEntry, ...]
 
-    def all(self, field: str) -> list[Entry]:
+    def all(self, field: str) -> list[BlockEntry]:
         """Every entry of a field, in order."""
         return [entry for entry in self.entries if entry.field == field]
 
@@ -76,9 +76,9 @@ class Block:
         return found
 
 
-def parse(text: str, source: str, rules: Mapping[str, Rule], repeated_names: bool = False) -> list[Block]:
+def parse(text: str, source: str, rules: Mapping[str, NotationRule], repeated_names: bool = False) -> list[TextBlock]:
     """The blocks of a file. Raises `BlockError` for whatever breaks the notation or `rules`."""
-    blocks: list[Block] = []
+    blocks: list[TextBlock] = []
     seen: dict[str, int] = {}
     for start, lines in _groups(text, source):
         name = lines[0]
@@ -87,7 +87,7 @@ def parse(text: str, source: str, rules: Mapping[str, Rule], repeated_names: boo
         if not repeated_names and name in seen:
             raise BlockError(source, start, 1, f"{name} is explained in line {seen[name]} already")
         seen[name] = start
-        block = Block(source, name, start, tuple(_entries(lines, start, source, rules)))
+        block = TextBlock(source, name, start, tuple(_entries(lines, start, source, rules)))
         for field, rule in rules.items():
             count = len(block.all(field))
             if rule.needed and not count:
@@ -119,7 +119,7 @@ def _groups(text: str, source: str) -> Iterable[tuple[int, list[str]]]:
             lines = []
 
 
-def _entries(lines: list[str], start: int, source: str, rules: Mapping[str, Rule]) -> Iterable[Entry]:
+def _entries(lines: list[str], start: int, source: str, rules: Mapping[str, NotationRule]) -> Iterable[BlockEntry]:
     field, argument, texts, at = "", None, [""], 0
     for number, line in enumerate(lines[1:], start + 1):
         if line.startswith("    "):
@@ -144,8 +144,8 @@ def _entries(lines: list[str], start: int, source: str, rules: Mapping[str, Rule
         yield _entry(field, argument, texts, at, source)
 
 
-def _entry(field: str, argument: str | None, texts: list[str], line: int, source: str) -> Entry:
+def _entry(field: str, argument: str | None, texts: list[str], line: int, source: str) -> BlockEntry:
     text = " ".join(part for part in texts if part)
     if not text:
         raise BlockError(source, line, 3, f"{field} has no text")
-    return Entry(field, argument, text, line)
+    return BlockEntry(field, argument, text, line)

@@ -8,32 +8,32 @@ from functools import cache
 from importlib import resources
 
 from ...schema import facts
-from ...schema.notation import Versions
+from ...schema.notation import VersionRange
 from .. import releases
-from .blocks import Block, BlockError, Entry, Rule, parse
+from .blocks import BlockEntry, BlockError, NotationRule, TextBlock, parse
 
 _TEXTS = resources.files(__package__)
-_ONCE, _LINES = Rule(needed=True), Rule(needed=True, many=True)
+_ONCE, _LINES = NotationRule(needed=True), NotationRule(needed=True, many=True)
 _ERRORS = {
-    "what": _ONCE, "apis": _ONCE, "cause": Rule(needed=True, many=True, argument="may"), "do": _LINES,
-    "see": Rule(), "alias": Rule(),
+    "what": _ONCE, "apis": _ONCE, "cause": NotationRule(needed=True, many=True, argument="may"), "do": _LINES,
+    "see": NotationRule(), "alias": NotationRule(),
 }  # fmt: skip
 _SETS = {"apis": _ONCE}
-_APIS = {"purpose": _ONCE, "from": _ONCE, "waits": Rule(), "note": Rule(many=True), "see": Rule(), "alias": Rule()}
-_KIPS = {"title": _ONCE, "since": _ONCE, "what": _ONCE, "apis": _ONCE, "errors": Rule(), "see": Rule()}
-_SETTINGS = {"of": _ONCE, "default": Rule(), "what": _ONCE, "same": Rule(), "wire": Rule(), "see": Rule()}
-_VALUES = {"in": Rule(), "value": Rule(needed=True, many=True, argument="must")}
+_APIS = {"purpose": _ONCE, "from": _ONCE, "waits": NotationRule(), "note": NotationRule(many=True), "see": NotationRule(), "alias": NotationRule()}
+_KIPS = {"title": _ONCE, "since": _ONCE, "what": _ONCE, "apis": _ONCE, "errors": NotationRule(), "see": NotationRule()}
+_SETTINGS = {"of": _ONCE, "default": NotationRule(), "what": _ONCE, "same": NotationRule(), "wire": NotationRule(), "see": NotationRule()}
+_VALUES = {"in": NotationRule(), "value": NotationRule(needed=True, many=True, argument="must")}
 _SENDERS = ("clients", "brokers", "controllers")
 _OWNERS = ("broker", "topic", "producer", "consumer", "admin", "client")
 
 
-def _read(name: str, rules: dict[str, Rule], repeated: bool = False) -> list[Block]:
+def _read(name: str, rules: dict[str, NotationRule], repeated: bool = False) -> list[TextBlock]:
     file = f"{name}.txt"
     return parse(_TEXTS.joinpath(file).read_text("utf-8"), file, rules, repeated)
 
 
 @cache
-def _error_file() -> tuple[dict[str, Block], dict[str, Block]]:
+def _error_file() -> tuple[dict[str, TextBlock], dict[str, TextBlock]]:
     """The blocks of errors, and those of sets of APIs."""
     # Sets of APIs have fewer fields than errors, so needed fields are checked here.
     blocks = {block.name: block for block in _read("errors", {n: r._replace(needed=False) for n, r in _ERRORS.items()})}
@@ -55,11 +55,11 @@ def _error_file() -> tuple[dict[str, Block], dict[str, Block]]:
     return errors, sets
 
 
-def errors() -> dict[str, Block]:
+def errors() -> dict[str, TextBlock]:
     return _error_file()[0]
 
 
-def carriers(block: Block) -> tuple[tuple[str, ...], bool]:
+def carriers(block: TextBlock) -> tuple[tuple[str, ...], bool]:
     """The APIs that an error's block names, in the order of their keys, and whether it names "every" API."""
     words = block.words("apis")
     if words in (["every"], ["none"]):
@@ -78,7 +78,7 @@ def carriers(block: Block) -> tuple[tuple[str, ...], bool]:
 
 
 @cache
-def apis() -> dict[str, Block]:
+def apis() -> dict[str, TextBlock]:
     blocks = {block.name: block for block in _read("apis", _APIS)}
     _same_names("API", blocks, [facts.api_name(key) for key in facts.api_keys()], "apis.txt")
     for block in blocks.values():
@@ -87,7 +87,7 @@ def apis() -> dict[str, Block]:
 
 
 @cache
-def kips() -> dict[str, Block]:
+def kips() -> dict[str, TextBlock]:
     blocks = {block.name: block for block in _read("kips", _KIPS)}
     known = releases.releases()
     codes = {fact.name for fact in facts.errors().values()}
@@ -100,7 +100,7 @@ def kips() -> dict[str, Block]:
     return dict(sorted(blocks.items(), key=lambda item: int(item[0][4:])))
 
 
-def touched(block: Block) -> Iterator[tuple[str, str]]:
+def touched(block: TextBlock) -> Iterator[tuple[str, str]]:
     """(API, versions) that a KIP's block names."""
     line = block.all("apis")[0]
     for words in (word.split() for word in block.words("apis")):
@@ -108,7 +108,7 @@ def touched(block: Block) -> Iterator[tuple[str, str]]:
         _check_api(block, name, line)
         if versions:
             try:
-                asked = Versions.parse(versions)
+                asked = VersionRange.parse(versions)
             except ValueError as fault:
                 raise BlockError(block.source, line.line, 3, f"{block.name}: {fault}") from None
             known = facts.api(facts.api_key(name)).versions
@@ -120,7 +120,7 @@ def touched(block: Block) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def settings() -> dict[str, Block]:
+def settings() -> dict[str, TextBlock]:
     blocks = {block.name: block for block in _read("settings", _SETTINGS)}
     for block in blocks.values():
         check_words(block, "of", _OWNERS)
@@ -146,7 +146,7 @@ def values() -> dict[tuple[str, str], dict[int, str]]:
     return out
 
 
-def _same_names(what: str, blocks: dict[str, Block], wanted: list[str], file: str) -> None:
+def _same_names(what: str, blocks: dict[str, TextBlock], wanted: list[str], file: str) -> None:
     for name, block in blocks.items():
         if name not in wanted:
             raise BlockError(block.source, block.line, 1, f"there is no {what} {name}")
@@ -155,7 +155,7 @@ def _same_names(what: str, blocks: dict[str, Block], wanted: list[str], file: st
         raise BlockError(file, 1, 1, f"no block for {', '.join(missing)}")
 
 
-def check_words(block: Block, field: str, known: Container[str]) -> None:
+def check_words(block: TextBlock, field: str, known: Container[str]) -> None:
     for word in block.words(field):
         if word not in known:
             raise BlockError(
@@ -163,7 +163,7 @@ def check_words(block: Block, field: str, known: Container[str]) -> None:
             )
 
 
-def _check_api(block: Block, name: str, entry: Entry | None = None) -> None:
+def _check_api(block: TextBlock, name: str, entry: BlockEntry | None = None) -> None:
     try:
         exact = facts.api_name(facts.api_key(name)) == name
     except KeyError:

@@ -15,7 +15,7 @@ from ....decoder.filter import named_zone
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from ..async_channel import AsyncChannel, CommandFailed
 from ..held_frame_copies import HeldFrameCopies
-from ..history import History
+from ..history import EventHistory
 from ..leases import Leases
 from ..relays import Relays
 from ..startup import ProxyInfo
@@ -52,7 +52,7 @@ class Api:
     info: ProxyInfo
     channels: dict[str, AsyncChannel]
     shutdown: Callable[[], None]
-    history: History
+    history: EventHistory
     held: HeldFrameCopies
     relays: Relays
     metrics: Metrics | None = None

@@ -13,7 +13,7 @@ from .schemas import SCHEMAS, ref
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryParameter:
     """A parameter of a request. `bounds`: of a number; `choice`: what a text may be, if not anything."""
 
     name: str
@@ -32,7 +32,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     """What a request's body holds: the name of a schema."""
 
     schema: str
@@ -63,8 +63,8 @@ class Route:
     handler: Handler
     summary: str
     gives: str
-    queries: tuple[Query, ...] = ()
-    body: Body | None = None
+    queries: tuple[QueryParameter, ...] = ()
+    body: RequestBody | None = None
     status: tuple[int, ...] = (200,)
     errors: tuple[int, ...] = ()
 

@@ -9,28 +9,28 @@ from aiohttp import web
 from . import changes, openapi, views
 from .api import Api, answer
 from .bounds import CURSOR, HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, WAIT
-from .openapi import Body, Query, Route
+from .openapi import QueryParameter, RequestBody, Route
 
-_FILTER = Query("filter", "string", "The filter language; all exchanges without.")
-_ZONE = Query("zone", "string", "The zone of the filter's times without an offset, such as Europe/Berlin (default UTC).")
-_SINCE = Query("since", "integer", "A cursor (`next` of the last answer): only what is newer.", bounds=CURSOR)
-_LIMIT = Query("limit", "integer", "Most of them in one answer.", bounds=LIMIT)
-_WAIT = Query("wait", "number", "Wait so many seconds for something to come.", bounds=WAIT)
-_BODIES = Query("bodies", "boolean", "Decoded requests and responses, too.")
-_KINDS = Query("kinds", "string", "Names of events, separated by commas; all without.")
-_LAST = Query("Last-Event-ID", "string", "The id of the last event that was read: the stream goes on behind it.", "header")
+_FILTER = QueryParameter("filter", "string", "The filter language; all exchanges without.")
+_ZONE = QueryParameter("zone", "string", "The zone of the filter's times without an offset, such as Europe/Berlin (default UTC).")
+_SINCE = QueryParameter("since", "integer", "A cursor (`next` of the last answer): only what is newer.", bounds=CURSOR)
+_LIMIT = QueryParameter("limit", "integer", "Most of them in one answer.", bounds=LIMIT)
+_WAIT = QueryParameter("wait", "number", "Wait so many seconds for something to come.", bounds=WAIT)
+_BODIES = QueryParameter("bodies", "boolean", "Decoded requests and responses, too.")
+_KINDS = QueryParameter("kinds", "string", "Names of events, separated by commas; all without.")
+_LAST = QueryParameter("Last-Event-ID", "string", "The id of the last event that was read: the stream goes on behind it.", "header")
 
 
 async def _described(api: Api, request: web.Request) -> web.Response:
     return answer(openapi.document(ROUTES, api.info.version))
 
 
-_RULES = Body("Rules", "A rule, a list of rules, or a whole rules file; JSON or YAML.")
-_RULE = Body("Rule", "One rule; its name is the one in the path.")
-_HOLD = Body("InterceptAsked", "What to hold. Of requests only, if neither side is named.")
-_RESUME = Body("Resume", "Nothing: as it came. `edits`: fields by their paths. `body`: fields of the top level.", False)
-_DROP = Body("Drop", "An error for the client, the end of its connection, or nothing at all.")
-_EXTEND = Body("Extend", "For how long.", False)
+_RULES = RequestBody("Rules", "A rule, a list of rules, or a whole rules file; JSON or YAML.")
+_RULE = RequestBody("Rule", "One rule; its name is the one in the path.")
+_HOLD = RequestBody("InterceptAsked", "What to hold. Of requests only, if neither side is named.")
+_RESUME = RequestBody("Resume", "Nothing: as it came. `edits`: fields by their paths. `body`: fields of the top level.", False)
+_DROP = RequestBody("Drop", "An error for the client, the end of its connection, or nothing at all.")
+_EXTEND = RequestBody("Extend", "For how long.", False)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", _described, "This description.", "Any"),
@@ -42,14 +42,14 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "PUT", "/v1/brokers/down", changes.brokers_down,
         "Keep exactly these brokers down: their connections are closed and new ones refused.", "BrokersDown", (),
-        Body("BrokersDown", "Their addresses, as `GET /v1/brokers` lists them; an empty list brings all of them back."),
+        RequestBody("BrokersDown", "Their addresses, as `GET /v1/brokers` lists them; an empty list brings all of them back."),
         errors=(422, 503),
     ),
     Route("GET", "/v1/plugins", views.plugins, "Plugins, what they are at, and what went wrong with them.", "Plugins", errors=(503,)),
     Route("GET", "/v1/connections", views.connections, "Open connections.", "Connections", errors=(503,)),
     Route(
         "DELETE", "/v1/connections/{connection}", changes.close_connection, "Close a connection, both sides of it.",
-        "Closed", (Query("how", "string", "fin (default) or rst.", choice=("fin", "rst")),), errors=(404, 422, 503),
+        "Closed", (QueryParameter("how", "string", "fin (default) or rst.", choice=("fin", "rst")),), errors=(404, 422, 503),
     ),
     Route(
         "GET", "/v1/exchanges", views.exchanges, "Finished exchanges, oldest first: the newest, or those behind a cursor.", "Exchanges",
@@ -87,21 +87,21 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET", "/v1/rules/{name}/hits", changes.rule_hits,
         "The newest hits of a rule, oldest first, each with the number of its exchange.", "RuleHits",
-        (Query("since", "integer", "Only hits behind this one.", bounds=HITS_SEEN), _LIMIT), errors=(404, 422, 503),
+        (QueryParameter("since", "integer", "Only hits behind this one.", bounds=HITS_SEEN), _LIMIT), errors=(404, 422, 503),
     ),
     Route("DELETE", "/v1/rules/{name}", changes.rule_remove, "Remove a rule.", "Removed", errors=(404, 503)),
     Route("POST", "/v1/rules/{name}/enable", changes.rule_enable, "Switch a rule on.", "RuleStanding", errors=(404, 503)),
     Route("POST", "/v1/rules/{name}/disable", changes.rule_disable, "Switch a rule off.", "RuleStanding", errors=(404, 503)),
     Route(
         "POST", "/v1/rules/{name}/wait", changes.rule_wait, "Wait until a rule has so many hits in all.", "Waited",
-        (Query("hits", "integer", "How many.", bounds=HITS), Query("timeout", "number", "Seconds.", bounds=HITS_TIMEOUT)),
+        (QueryParameter("hits", "integer", "How many.", bounds=HITS), QueryParameter("timeout", "number", "Seconds.", bounds=HITS_TIMEOUT)),
         errors=(404, 422, 503),
     ),
     Route("GET", "/v1/recording", changes.recording, "Whether and where something is recorded.", "Recording", errors=(503,)),
     Route(
         "POST", "/v1/recording/start", changes.recording_start,
         "Begin to record into a directory of the proxy's machine.", "Recording", (),
-        Body("RecordingAsked", "Where to."), errors=(409, 422, 503),
+        RequestBody("RecordingAsked", "Where to."), errors=(409, 422, 503),
     ),
     Route("POST", "/v1/recording/stop", changes.recording_stop, "End the recording.", "Recording", errors=(404, 503)),
     Route(
@@ -111,7 +111,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/v1/recording/flight", changes.recording_flight,
         "Write out what the flight recorder holds, and what follows for a while.", "FlightBegun", (),
-        Body("FlightAsked", "A label, and why.", False), (200, 202), (404, 422, 503),
+        RequestBody("FlightAsked", "A label, and why.", False), (200, 202), (404, 422, 503),
     ),
     Route("GET", "/v1/intercepts", changes.intercepts, "What is held.", "InterceptList", errors=(503,)),
     Route("POST", "/v1/intercepts", changes.intercept_add, "Hold frames for a decision.", "Intercept", (), _HOLD, (201,), (422, 503)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....plugins.hooks.sources import Source
+from ....plugins.hooks.sources import PluginSource
 
 BUDGET_SECONDS = 0.25
 FAULTS = 5
@@ -18,7 +18,7 @@ class PluginsConfig:
     """sources: the plugins, the one nearest to the clients first. budget: seconds a message waits for all of its hooks; then
     it goes on as it came. faults: so many within a minute, and a plugin is disabled. memory: bytes that plugins may use."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[PluginSource, ...]
     budget: float = BUDGET_SECONDS
     faults: int = FAULTS
     memory: int = MEMORY

@@ -25,7 +25,7 @@ import time
 from typing import NoReturn
 
 from ....plugins.hooks import PluginError
-from ....plugins.hooks.sources import Source
+from ....plugins.hooks.sources import PluginSource
 from ...settings.serialization import from_named
 from ...supervisor.child import PACKET, receive_settings
 from . import host
@@ -37,15 +37,15 @@ LOOK_SECONDS = 0.15
 _Signature = tuple[int, int, int]
 
 
-class ForkServer:
+class PluginForkServer:
     """See the module."""
 
     def __init__(self, control: socket.socket, config: PluginsConfig) -> None:
         self._control = control
         self._config = config
         self._hosts: dict[int, int] = {}  # pid -> number
-        self._versions: dict[int, list[Source]] = {}
-        self._accepted: list[Source] | None = None
+        self._versions: dict[int, list[PluginSource]] = {}
+        self._accepted: list[PluginSource] | None = None
         self._watched: dict[str, _Signature | None] = {}
         self._saving: dict[str, _Signature] = {}
         for source in config.sources:
@@ -127,7 +127,7 @@ class ForkServer:
             os.close(fd)
         self._hosts[pid] = number
 
-    def _become(self, fds: list[int], sources: list[Source], command: StartHost) -> NoReturn:
+    def _become(self, fds: list[int], sources: list[PluginSource], command: StartHost) -> NoReturn:
         """The rest of the child's life."""
         status = 1
         try:
@@ -200,7 +200,7 @@ def main() -> None:
     control, config = receive_settings(int(sys.argv[1]), PluginsConfig)
     gc.collect()
     gc.freeze()
-    ForkServer(control, config).run()
+    PluginForkServer(control, config).run()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from ....decoder import DecodeError, Exchange, Message, Topics, decode_response
 from ....decoder.connection.exchange import State
 from ....decoder.schema import facts
 from ....diagnostics import contained
-from ....plugins.hooks import Ask, PeerView, Plugin, PluginError, Source, load
+from ....plugins.hooks import Ask, PeerView, Plugin, PluginError, PluginSource, load
 from ....plugins.hooks.chain import Chain, ChainResult
 from ....plugins.hooks.context import AskFailed, ConnectionEnded, HookEnvironment
 from ....plugins.hooks.loader import described
@@ -42,7 +42,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(slots=True)
-class Task:
+class HookTask:
     """A chain of hooks that runs, or waits for an answer. `running`: (plugin, hook) to blame, (-1, -1): none."""
 
     hooks: Coroutine[Ask, Message | None, Any]
@@ -64,10 +64,10 @@ class PluginHost:
         self._connections: dict[int, PeerView] = {}
         self._topics = Topics()
         self._offers: dict[str, dict[int, int]] = {}
-        self._task: Task | None = None
-        self._asks: dict[int, tuple[Task, Ask]] = {}
+        self._task: HookTask | None = None
+        self._asks: dict[int, tuple[HookTask, Ask]] = {}
         self._numbers = count(1)
-        self._ticking: Task | None = None
+        self._ticking: HookTask | None = None
         environment = HookEnvironment(self._connections, self._version, self._log, self._close)
         self._chain = Chain(plugins, environment, self._fault, self._watch, self._warn)
         self._warned: set[tuple[str, str, str]] = set()
@@ -97,10 +97,10 @@ class PluginHost:
         match message:
             case messages.HookCall():
                 self._call(message, data)
-            case messages.ConnectionOpened(number, client, broker):
+            case messages.ClientConnected(number, client, broker):
                 peer = self._connections[number] = PeerView(number, client, broker)
                 self._begin(self._chain.notify("connected", None, peer), 0, "notify")
-            case messages.ConnectionClosed(number):
+            case messages.ClientDisconnected(number):
                 if (left := self._connections.pop(number, None)) is not None:
                     self._begin(self._chain.notify("disconnected", None, left), 0, "notify")
             case messages.Learn():
@@ -182,12 +182,12 @@ class PluginHost:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def _begin(self, hooks: Coroutine[Ask, Message | None, Any], question: int, kind: str) -> Task | None:
+    def _begin(self, hooks: Coroutine[Ask, Message | None, Any], question: int, kind: str) -> HookTask | None:
         """Run hooks as far as they go; the task, if they wait for an answer."""
-        task = Task(hooks, question, kind)
+        task = HookTask(hooks, question, kind)
         return task if self._go_on(task) else None
 
-    def _go_on(self, task: Task, answer: Message | None = None, failure: Exception | None = None) -> bool:
+    def _go_on(self, task: HookTask, answer: Message | None = None, failure: Exception | None = None) -> bool:
         """Whether it waits for an answer now."""
         self._task = task
         if task.running[0] >= 0:
@@ -217,7 +217,7 @@ class PluginHost:
         self._send(ask, asked.frame)
         return True
 
-    def _done(self, task: Task, result: Any) -> None:
+    def _done(self, task: HookTask, result: Any) -> None:
         if task is self._ticking:
             self._ticking = None
         if task.kind == "notify":
@@ -297,7 +297,7 @@ class PluginHost:
         return exchange
 
 
-def run(channel_fd: int, running_hook_fd: int, sources: list[Source], memory: int, without: set[str]) -> None:
+def run(channel_fd: int, running_hook_fd: int, sources: list[PluginSource], memory: int, without: set[str]) -> None:
     """Load the plugins and serve until the relay hangs up."""
     channel = Channel(socket.socket(fileno=channel_fd))
     running_hook = RunningHook(running_hook_fd)

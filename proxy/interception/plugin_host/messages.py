@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 @dataclass(slots=True)
-class ConnectionOpened:
+class ClientConnected:
     """A client's connection, with the addresses of both ends."""
 
     connection: int
@@ -19,7 +19,7 @@ class ConnectionOpened:
 
 
 @dataclass(slots=True)
-class ConnectionClosed:
+class ClientDisconnected:
     """It has ended."""
 
     connection: int
@@ -103,7 +103,7 @@ class LoadFailed:
     text: str
 
 
-class Verdict(NamedTuple):
+class HookDecision(NamedTuple):
     """What the hooks want. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead, None: as it is;
     `note`: for the recording, "" if they did nothing."""
 
@@ -126,8 +126,8 @@ class Decided:
     note: str
     hits: list[str]
 
-    def verdict(self, data: bytes) -> Verdict:
-        return Verdict(self.kind, data if self.changed else None, self.delay_ns, self.reset, self.note)
+    def verdict(self, data: bytes) -> HookDecision:
+        return HookDecision(self.kind, data if self.changed else None, self.delay_ns, self.reset, self.note)
 
 
 @dataclass(slots=True)
@@ -228,6 +228,6 @@ class ForkServerEvent(NamedTuple):
     text: str = ""
 
 
-ToHost = ConnectionOpened | ConnectionClosed | HookCall | Learn | AskAnswer | Forget | DisablePlugin | SaveState | RestoreState
+ToHost = ClientConnected | ClientDisconnected | HookCall | Learn | AskAnswer | Forget | DisablePlugin | SaveState | RestoreState
 ToRelay = Ready | LoadFailed | Decided | Notified | HookFault | HangWarning | Log | AskRequest | CloseConnection | SavedState
 ToForkServer = StartHost | AcceptVersion | KillHost

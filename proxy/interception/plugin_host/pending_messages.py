@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .messages import HookCall, Verdict
+from .messages import HookCall, HookDecision
 
 if TYPE_CHECKING:
     from ...relay.interfaces import ConnectionInterface, HalfConnectionInterface
 
-Then = Callable[[Verdict, int], None]
+Then = Callable[[HookDecision, int], None]
 """Is called with the verdict and the time."""
 
 

@@ -37,7 +37,7 @@ WAITING_BYTES = 48 << 20
 """Most bytes of messages that wait, and of those that hooks only hear of; what is beyond passes."""
 METADATA_KEPT = 16
 """Metadata responses of a broker that are kept for hosts to come."""
-_AS_IT_CAME = messages.Verdict()
+_AS_IT_CAME = messages.HookDecision()
 
 
 class PluginInterceptor:
@@ -113,7 +113,7 @@ class PluginInterceptor:
         call = messages.HookCall("request", connection.number, now, len(frame) - 4)
         return self._ask(call, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
 
-    def _requested(self, connection: ConnectionInterface, original: bytes, verdict: messages.Verdict, now: int) -> None:
+    def _requested(self, connection: ConnectionInterface, original: bytes, verdict: messages.HookDecision, now: int) -> None:
         """The hooks have decided about a request."""
         if verdict.delay_ns:
             then = partial(self._requested, connection, original, verdict._replace(delay_ns=0))
@@ -166,7 +166,7 @@ class PluginInterceptor:
         original: bytes | None,
         frame: bytes,
         note: str,
-        verdict: messages.Verdict,
+        verdict: messages.HookDecision,
         now: int,
     ) -> None:
         """The hooks have decided about a response."""
@@ -218,7 +218,7 @@ class PluginInterceptor:
             self.hosts.current.send(call, data)
         return True
 
-    def _go_on(self, question: PendingMessage, verdict: messages.Verdict = _AS_IT_CAME) -> None:
+    def _go_on(self, question: PendingMessage, verdict: messages.HookDecision = _AS_IT_CAME) -> None:
         """It waits no more."""
         if self._pending.take(question.number) is None or question.connection.closed:
             return
@@ -344,7 +344,7 @@ class PluginInterceptor:
             self._pending.take(question.number)
         self._requests_of_plugins.gone(connection)
         if self.hosts.current is not None:
-            self.hosts.current.send(messages.ConnectionClosed(connection.number))
+            self.hosts.current.send(messages.ClientDisconnected(connection.number))
 
     def free(self, connection: ConnectionInterface) -> None:
         """A connection carries no Kafka any more: what waits goes on as it came."""
@@ -356,5 +356,5 @@ class PluginInterceptor:
         self.hosts.close()
 
 
-def _opened(connection: ConnectionInterface) -> messages.ConnectionOpened:
-    return messages.ConnectionOpened(connection.number, show(connection.peer), show(connection.broker))
+def _opened(connection: ConnectionInterface) -> messages.ClientConnected:
+    return messages.ClientConnected(connection.number, show(connection.peer), show(connection.broker))

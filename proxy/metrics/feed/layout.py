@@ -32,7 +32,7 @@ LEASE_SECONDS = 15.0
 """A subscription ends when it was not renewed for so long; a subscriber renews it every `RENEW_SECONDS`."""
 
 
-class Kind(IntEnum):
+class DatagramKind(IntEnum):
     """What a datagram is. From 16 on: from a subscriber to the feed."""
 
     BATCH = 1
@@ -44,14 +44,14 @@ class Kind(IntEnum):
     WELCOME = 4
     """Subscribed (or renewed); `sequence` and `position` are those of the feed."""
     REFUSED = 5
-    """Not subscribed; `items` is a `Refusal`."""
+    """Not subscribed; `items` is a `SubscriptionRefusal`."""
     HELLO = 16
     """Subscribe, or renew the subscription."""
     BYE = 17
     """End the subscription."""
 
 
-class Refusal(IntEnum):
+class SubscriptionRefusal(IntEnum):
     """Why a subscriber was refused."""
 
     TOKEN = 1
@@ -88,14 +88,14 @@ def parse(data: bytes) -> Header | None:
     if magic != MAGIC or version != VERSION:
         return None
     header, room = Header(*fields), len(data) - HEADER.size
-    if header.kind == Kind.BATCH:
+    if header.kind == DatagramKind.BATCH:
         fits = header.items > 0 and room == header.items * RECORD.size
-    elif header.kind == Kind.TOTALS:
+    elif header.kind == DatagramKind.TOTALS:
         fits = room == _TOTALS.size + header.items * _RATE.size
-    elif header.kind == Kind.STRINGS:
+    elif header.kind == DatagramKind.STRINGS:
         fits = room > 0
     else:
-        fits = header.kind in (Kind.WELCOME, Kind.REFUSED) and not room
+        fits = header.kind in (DatagramKind.WELCOME, DatagramKind.REFUSED) and not room
     return header if fits else None
 
 
@@ -196,7 +196,7 @@ def parse_hello(data: bytes) -> Hello | None:
     if not HELLO.size <= len(data) <= HELLO.size + MAX_TOKEN:
         return None
     magic, version, kind, length, generation, strings = HELLO.unpack_from(data)
-    if magic != MAGIC or version != VERSION or kind not in (Kind.HELLO, Kind.BYE) or length != len(data) - HELLO.size:
+    if magic != MAGIC or version != VERSION or kind not in (DatagramKind.HELLO, DatagramKind.BYE) or length != len(data) - HELLO.size:
         return None
     return Hello(kind, generation, strings, data[HELLO.size :])
 

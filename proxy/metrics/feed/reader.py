@@ -29,7 +29,7 @@ from ....captures.recording.index import (
 from ....decoder import State
 from ....errors import BarnabasError
 from . import layout
-from .layout import HEADER, RENEW_SECONDS, Header, Hello, Kind, Refusal, Totals
+from .layout import HEADER, RENEW_SECONDS, DatagramKind, Header, Hello, SubscriptionRefusal, Totals
 
 _ASK_AGAIN_SECONDS = 1.0
 _MAX_ENTRY = 8192
@@ -39,7 +39,7 @@ class FeedError(BarnabasError):
     """The feed cannot be read; the text is one line for the user."""
 
 
-class Names:
+class FeedDictionary:
     """A dictionary: strings by id, connections by number. Grows as its pieces arrive."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Batch:
 
     __slots__ = ("data", "names", "position", "time_ns")
 
-    def __init__(self, data: bytes, position: int, time_ns: int, names: Names) -> None:
+    def __init__(self, data: bytes, position: int, time_ns: int, names: FeedDictionary) -> None:
         self.data, self.position, self.time_ns, self.names = data, position, time_ns, names
 
     def __len__(self) -> int:
@@ -174,7 +174,7 @@ class FeedReader:
         self._sequence = 0
         self._position = 0
         self._generation = 0
-        self._names = Names()
+        self._names = FeedDictionary()
         self._next_hello = 0.0
 
     def due(self, now: float) -> bool:
@@ -188,11 +188,11 @@ class FeedReader:
     def hello(self, now: float) -> bytes:
         """A datagram that subscribes or renews, and names the missing strings."""
         self._next_hello = now + (RENEW_SECONDS if self.joined else _ASK_AGAIN_SECONDS)
-        return Hello(Kind.HELLO, self._generation, self._names.size, self._token).pack()
+        return Hello(DatagramKind.HELLO, self._generation, self._names.size, self._token).pack()
 
     def bye(self) -> bytes:
         """A datagram that ends the subscription."""
-        return Hello(Kind.BYE, 0, 0, self._token).pack()
+        return Hello(DatagramKind.BYE, 0, 0, self._token).pack()
 
     def receive(self, data: bytes, now: float = 0.0) -> list[FeedEvent]:
         """The events in a datagram. FeedError when the feed refuses the subscription."""
@@ -200,19 +200,19 @@ class FeedReader:
         if header is None:
             self.malformed += 1
             return []
-        if header.kind == Kind.REFUSED:
+        if header.kind == DatagramKind.REFUSED:
             if not self.joined:
                 raise FeedError(_REFUSALS.get(header.items, "the feed refuses this subscription"))
             return []
         events: list[FeedEvent] = []
         if header.epoch != self._epoch:
-            if header.epoch < self._epoch or header.kind not in (Kind.WELCOME, Kind.BATCH, Kind.TOTALS):
+            if header.epoch < self._epoch or header.kind not in (DatagramKind.WELCOME, DatagramKind.BATCH, DatagramKind.TOTALS):
                 return []  # of an earlier start, late; or not enough to begin with
             self._begin(header)
             events.append(Joined(header.epoch))
         if header.generation != self._generation and not self._take_next_dictionary(header):
             return events
-        if header.kind == Kind.STRINGS:
+        if header.kind == DatagramKind.STRINGS:
             self._names.take(header.position, data[HEADER.size :])
             return events
         if header.position < self._position or header.sequence < self._sequence:
@@ -222,11 +222,11 @@ class FeedReader:
         self._sequence, self._position = header.sequence, header.position
         if header.strings > self._names.size:
             self._next_hello = min(self._next_hello, now + _ASK_AGAIN_SECONDS)
-        if header.kind == Kind.BATCH:
+        if header.kind == DatagramKind.BATCH:
             self._sequence += 1
             self._position += header.items
             events.append(Batch(data[HEADER.size :], header.position, header.time_ns, self._names))
-        elif header.kind == Kind.TOTALS:
+        elif header.kind == DatagramKind.TOTALS:
             self._sequence += 1
             events.append(layout.parse_totals(data))
         return events
@@ -234,17 +234,17 @@ class FeedReader:
     def _begin(self, header: Header) -> None:
         self.joined = True
         self._epoch, self._sequence, self._position = header.epoch, header.sequence, header.position
-        self._generation, self._names = header.generation, Names()
+        self._generation, self._names = header.generation, FeedDictionary()
 
     def _take_next_dictionary(self, header: Header) -> bool:
         """Take the next dictionary. False if the datagram is late."""
         if (header.generation - self._generation) % (1 << 32) >= 1 << 31:
             return False
-        self._generation, self._names = header.generation, Names()
+        self._generation, self._names = header.generation, FeedDictionary()
         return True
 
 
 _REFUSALS: dict[int, str] = {
-    Refusal.TOKEN: "the feed does not know this token; give the one that the proxy was started with",
-    Refusal.FULL: "the feed has as many subscribers as it may; end one of them",
+    SubscriptionRefusal.TOKEN: "the feed does not know this token; give the one that the proxy was started with",
+    SubscriptionRefusal.FULL: "the feed has as many subscribers as it may; end one of them",
 }

@@ -19,7 +19,7 @@ import asyncio_dgram
 from ....captures.recording.index import RECORD, STRINGS_HEADER, IndexEncoder
 from ....decoder import Exchange
 from . import layout
-from .layout import HEADER, LEASE_SECONDS, Header, Kind, Refusal, Totals
+from .layout import HEADER, LEASE_SECONDS, DatagramKind, Header, SubscriptionRefusal, Totals
 
 FLUSH_SECONDS = 0.05
 """A record waits at most so long for others to travel with."""
@@ -125,7 +125,7 @@ class FeedSender:
         for start in range(0, len(pending), step):
             part = bytes(pending[start : start + step])
             count = len(part) // RECORD.size
-            if not self._broadcast(Kind.BATCH, count, part, wall_ns):
+            if not self._broadcast(DatagramKind.BATCH, count, part, wall_ns):
                 self.unsent += count
             self._position += count
 
@@ -135,9 +135,9 @@ class FeedSender:
         for subscriber in [s for s in self._subscribers.values() if s.until < now]:
             del self._subscribers[subscriber.peer]
         if self._subscribers:
-            self._broadcast(Kind.TOTALS, len(totals.rates), totals.pack(), wall_ns)
+            self._broadcast(DatagramKind.TOTALS, len(totals.rates), totals.pack(), wall_ns)
 
-    def _broadcast(self, kind: Kind, count: int, data: bytes, wall_ns: int) -> bool:
+    def _broadcast(self, kind: DatagramKind, count: int, data: bytes, wall_ns: int) -> bool:
         datagram = self._header(kind, count, wall_ns).pack() + data
         self._sequence += 1
         room = len(self.outgoing) + len(self._subscribers) <= QUEUE
@@ -145,7 +145,7 @@ class FeedSender:
             self.outgoing.extend((datagram, peer) for peer in self._subscribers)
         return room
 
-    def _header(self, kind: Kind, count: int, wall_ns: int, position: int | None = None) -> Header:
+    def _header(self, kind: DatagramKind, count: int, wall_ns: int, position: int | None = None) -> Header:
         position = self._position if position is None else position
         strings = len(self._stream)
         return Header(kind, count, self._generation, strings, self._epoch, self._sequence, position, wall_ns)
@@ -175,7 +175,7 @@ class FeedSender:
             end = min(len(self._stream), subscriber.sent + _STRINGS_AT_ONCE)
             while subscriber.sent < end and len(self.outgoing) < QUEUE:
                 part = bytes(self._stream[subscriber.sent : min(end, subscriber.sent + self._room)])
-                header = self._header(Kind.STRINGS, 0, wall_ns, subscriber.sent)
+                header = self._header(DatagramKind.STRINGS, 0, wall_ns, subscriber.sent)
                 self.outgoing.append((header.pack() + part, subscriber.peer))
                 subscriber.sent += len(part)
                 subscriber.sent_at = now
@@ -189,15 +189,15 @@ class FeedSender:
         if hello is None:
             return
         if not hmac.compare_digest(hello.token, self._token):
-            self._refuse(Refusal.TOKEN, peer, wall_ns)
+            self._refuse(SubscriptionRefusal.TOKEN, peer, wall_ns)
             return
-        if hello.kind == Kind.BYE:
+        if hello.kind == DatagramKind.BYE:
             self._subscribers.pop(peer, None)
             return
         subscriber = self._subscribers.get(peer)
         if subscriber is None:
             if len(self._subscribers) >= self._limit:
-                self._refuse(Refusal.FULL, peer, wall_ns)
+                self._refuse(SubscriptionRefusal.FULL, peer, wall_ns)
                 return
             self.flush(now, wall_ns)  # what was before is not for the new one
             subscriber = self._subscribers[peer] = _Subscriber(peer)
@@ -205,11 +205,11 @@ class FeedSender:
         has = hello.strings if hello.generation == self._generation else 0
         if has < subscriber.sent and now - subscriber.sent_at > _AGAIN_SECONDS:
             subscriber.sent = has  # some were lost on the way
-        self._answer(self._header(Kind.WELCOME, 0, wall_ns), peer)
+        self._answer(self._header(DatagramKind.WELCOME, 0, wall_ns), peer)
         self._send_strings(now, wall_ns)
 
-    def _refuse(self, reason: Refusal, peer: Peer, wall_ns: int) -> None:
-        self._answer(Header(Kind.REFUSED, reason, 0, 0, self._epoch, 0, 0, wall_ns), peer)
+    def _refuse(self, reason: SubscriptionRefusal, peer: Peer, wall_ns: int) -> None:
+        self._answer(Header(DatagramKind.REFUSED, reason, 0, 0, self._epoch, 0, 0, wall_ns), peer)
 
     def _answer(self, header: Header, peer: Peer) -> None:
         if len(self.outgoing) < QUEUE:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..interfaces import RelayInterface
 
 
-class Entry(NamedTuple):
+class ListenerEntry(NamedTuple):
     """A listener, the broker that it is for, and its port."""
 
     listener: socket.socket
@@ -41,12 +41,12 @@ class Acceptor:
         self._relay = relay
         self._shared_state = shared_state
         self._bells = bells
-        self.listeners: list[Entry] = []
-        self._again: list[Entry] = []
+        self.listeners: list[ListenerEntry] = []
+        self._again: list[ListenerEntry] = []
         """Where clients may wait although no edge will be reported."""
-        self._left: dict[Entry, int] = {}
+        self._left: dict[ListenerEntry, int] = {}
         """Where one was left to another worker since the last tick, and how many all workers had accepted by then."""
-        self._overdue: dict[Entry, int] = {}
+        self._overdue: dict[ListenerEntry, int] = {}
         """The same, before the last tick."""
         self._step = shared_state.workers
         # Connection numbers modulo the number of workers identify the worker.
@@ -59,7 +59,7 @@ class Acceptor:
     def add(self, listener: socket.socket, broker: Address) -> None:
         """Accept on `listener` for `broker` from now on."""
         host, port = listener.getsockname()[:2]
-        entry = Entry(listener, broker, port)
+        entry = ListenerEntry(listener, broker, port)
         self.listeners.append(entry)
         self._relay.destinations.listens(host, port)
         self._relay.sockets.listen_for(listener.fileno(), lambda _: self._accept(entry))
@@ -117,11 +117,11 @@ class Acceptor:
             self._relay.forget(entry.listener)
             entry.listener.close()
 
-    def _later(self, entry: Entry) -> None:
+    def _later(self, entry: ListenerEntry) -> None:
         if entry not in self._again:
             self._again.append(entry)
 
-    def _accept(self, entry: Entry, in_turn: bool = True) -> None:
+    def _accept(self, entry: ListenerEntry, in_turn: bool = True) -> None:
         relay, shared_state = self._relay, self._shared_state
         while not relay.draining:
             if in_turn:
@@ -155,7 +155,7 @@ class Acceptor:
                 shared_state.accepted(self._count, len(relay.connections) + 1)
             self._begin(client, peer, entry)
 
-    def _has_room(self, entry: Entry) -> bool:
+    def _has_room(self, entry: ListenerEntry) -> bool:
         relay, shared_state = self._relay, self._shared_state
         full = relay.guard.full(shared_state.all_standing())
         shared_state.wait(full)
@@ -164,7 +164,7 @@ class Acceptor:
             relay.guard.report_full()
         return not full
 
-    def _begin(self, client: socket.socket, peer: Address, entry: Entry) -> None:
+    def _begin(self, client: socket.socket, peer: Address, entry: ListenerEntry) -> None:
         relay, broker = self._relay, entry.broker
         self._shared_state.named[entry.port] = time.monotonic()  # in use: no worker closes the listener
         client.setblocking(False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.captures.diff import Kind, Level, Report, compare
+from barnabas.captures.diff import DifferenceKind, DiffReport, Level, compare
 from barnabas.decoder import Exchange, State
 
 RECORDED = Path(__file__).parents[1] / "serving" / "recorded"
@@ -52,7 +52,7 @@ def transactions(tmp_path) -> list[Exchange]:
     return read("transactions", tmp_path)
 
 
-def above_noise(report: Report) -> list[tuple[Kind, str, str, str, str]]:
+def above_noise(report: DiffReport) -> list[tuple[DifferenceKind, str, str, str, str]]:
     return [(d.kind, d.api, d.what, d.a, d.b) for d in report.above(Level.LOW)]
 
 
@@ -71,7 +71,7 @@ def test_one_changed_field_is_found(transactions):
         return changed(exchange, request=message.encode())
 
     report = compare(transactions, edited(transactions, edit))
-    assert above_noise(report) == [(Kind.FIELD, "CreateTopics", "request topics[*].num_partitions", "1", "7")]
+    assert above_noise(report) == [(DifferenceKind.FIELD, "CreateTopics", "request topics[*].num_partitions", "1", "7")]
     (found,) = report.above(Level.LOW)
     assert found.count == 2 and found.level is Level.MEDIUM
     assert transactions[found.in_a[0]].api == "CreateTopics"
@@ -88,14 +88,14 @@ def test_an_error_on_one_side_is_the_worst(transactions):
         return changed(exchange, response=refused.encode())
 
     report = compare(transactions, edited(transactions, edit))
-    assert above_noise(report)[0] == (Kind.ERROR, "EndTxn", "response error_code", "NONE", "INVALID_TXN_STATE")
+    assert above_noise(report)[0] == (DifferenceKind.ERROR, "EndTxn", "response error_code", "NONE", "INVALID_TXN_STATE")
     assert report.worst is Level.HIGH
 
 
 def test_a_request_that_only_one_side_makes(transactions):
     report = compare(transactions, [e for e in transactions if e.api != "TxnOffsetCommit"])
     assert [(d.kind, d.api, d.a, d.b) for d in report.above(Level.MEDIUM)] == [
-        (Kind.ONLY, "TxnOffsetCommit", "1×", "never")
+        (DifferenceKind.ONLY, "TxnOffsetCommit", "1×", "never")
     ]
 
 
@@ -111,7 +111,7 @@ def test_another_version_is_reported_once(transactions):
         return changed(exchange, request, response, version=3)
 
     report = compare(transactions, edited(transactions, edit))
-    assert above_noise(report) == [(Kind.VERSION, "InitProducerId", "version", "v4", "v3")]
+    assert above_noise(report) == [(DifferenceKind.VERSION, "InitProducerId", "version", "v4", "v3")]
 
 
 def test_other_records_are_found(transactions):
@@ -141,7 +141,7 @@ def test_more_polls_and_reconnects_are_noise(transactions):
     polls = [e for e in transactions if e.api in ("Fetch", "Heartbeat", "Metadata", "ApiVersions")]
     report = compare(transactions, transactions + polls[-5:])
     assert above_noise(report) == []
-    assert [d.kind for d in report.differences if d.api == "Fetch"] == [Kind.COUNT]
+    assert [d.kind for d in report.differences if d.api == "Fetch"] == [DifferenceKind.COUNT]
 
 
 def test_a_poll_that_does_not_name_what_its_client_works_with(transactions):
@@ -169,12 +169,12 @@ def test_slower_responses_are_reported(transactions):
         return slow
 
     report = compare(transactions, edited(transactions, edit))
-    assert [(kind, api) for kind, api, *_ in above_noise(report)] == [(Kind.LATENCY, "Metadata")]
+    assert [(kind, api) for kind, api, *_ in above_noise(report)] == [(DifferenceKind.LATENCY, "Metadata")]
 
 
 def test_another_client_is_aligned_and_its_choices_are_named(tmp_path, transactions):
     report = compare(read("admin", tmp_path), transactions)
-    assert {d.api for d in report.differences if d.kind is Kind.ONLY} >= {"InitProducerId", "DeleteTopics"}
+    assert {d.api for d in report.differences if d.kind is DifferenceKind.ONLY} >= {"InitProducerId", "DeleteTopics"}
     assert report.to_dict()["counts"]["medium"] == len([d for d in report.differences if d.level is Level.MEDIUM])
 
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, open_capture
 from barnabas.captures.foreign import crosscheck
-from barnabas.captures.foreign.crosscheck import Checked, Crosscheck, Outcome, compare
+from barnabas.captures.foreign.crosscheck import Checked, Crosscheck, CrosscheckOutcome, compare
 from barnabas.decoder import Direction, Exchange, State
 
 RECORDED = Path(__file__).parents[1].parent / "decoder" / "findings" / "captures"
@@ -33,13 +33,13 @@ def test_wireshark_agrees_or_is_wrong(name: str) -> None:
     with open_capture(RECORDED / f"{name}.pcapng") as capture:
         frames = checked(capture)
         count = Counter(frame.outcome for frame in frames)
-        assert set(count) <= {Outcome.AGREED, Outcome.NOT_READ, Outcome.WIRESHARK, Outcome.UNMATCHED}
-        assert count[Outcome.AGREED] or count[Outcome.NOT_READ] or not frames
+        assert set(count) <= {CrosscheckOutcome.AGREED, CrosscheckOutcome.NOT_READ, CrosscheckOutcome.WIRESHARK, CrosscheckOutcome.UNMATCHED}
+        assert count[CrosscheckOutcome.AGREED] or count[CrosscheckOutcome.NOT_READ] or not frames
         if name in EVERY_DAY:
-            assert count[Outcome.AGREED] > 10
+            assert count[CrosscheckOutcome.AGREED] > 10
             assert sum(frame.compared for frame in frames) > 200
         orphans = [row for row in capture.rows() if row.state is State.ORPHAN]
-        assert count[Outcome.UNMATCHED] <= 2 * len(orphans)
+        assert count[CrosscheckOutcome.UNMATCHED] <= 2 * len(orphans)
 
 
 def test_our_own_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_our_own_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     METADATA = decoder.facts.api_key("Metadata")
     monkeypatch.setattr(Capture, "exchange", misread)
     with open_capture(RECORDED / "ages-old-broker.pcapng") as capture:
-        wrong = [frame for frame in checked(capture) if frame.outcome is Outcome.BARNABAS]
+        wrong = [frame for frame in checked(capture) if frame.outcome is CrosscheckOutcome.BARNABAS]
     assert {(frame.api_key, frame.direction) for frame in wrong} == {
         (METADATA, Direction.REQUEST),
         (METADATA, Direction.RESPONSE),
@@ -102,7 +102,7 @@ GENERATION = field("kafka.generation_id", 20, REQUEST, 4, 7)
 
 def test_the_same_fields_at_the_same_places_agree() -> None:
     outcome, compared, why, differences = compare(exchange(), Direction.REQUEST, fields(GROUP, GENERATION))
-    assert (outcome, compared, why, differences) == (Outcome.AGREED, 6, "", [])
+    assert (outcome, compared, why, differences) == (CrosscheckOutcome.AGREED, 6, "", [])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_same_fields_at_the_same_places_agree() -> None:
 )
 def test_a_difference_is_reported_with_both_readings(wrong: LayerField, expected: str) -> None:
     outcome, _, why, (difference,) = compare(exchange(), Direction.REQUEST, fields(wrong))
-    assert outcome is Outcome.WIRESHARK and "gives these very bytes" in why
+    assert outcome is CrosscheckOutcome.WIRESHARK and "gives these very bytes" in why
     assert difference.wireshark.startswith(wrong.name)
     assert difference.barnabas == expected
     assert difference.start == int(wrong.pos) - 104
@@ -126,25 +126,25 @@ def test_frames_unknown_to_wireshark_count_as_not_read() -> None:
     unknown = field("kafka.unsupported_api_version", -104, REQUEST, 0, "")
     guessed = field("kafka.generation_id", 19, REQUEST, 4, 26368)
     outcome, compared, why, differences = compare(exchange(), Direction.REQUEST, fields(unknown, guessed))
-    assert (outcome, compared, differences) == (Outcome.NOT_READ, 0, [])
+    assert (outcome, compared, differences) == (CrosscheckOutcome.NOT_READ, 0, [])
     assert why == "the version is newer than its dissector"
 
 
 def test_a_frame_that_neither_can_read_is_damaged() -> None:
     cut = REQUEST[:-2]
     outcome, _, why, _ = compare(exchange(cut), Direction.REQUEST, fields(frame=cut), malformed=True)
-    assert outcome is Outcome.DAMAGED and "member_id" in why
+    assert outcome is CrosscheckOutcome.DAMAGED and "member_id" in why
 
 
 def test_a_frame_that_only_wireshark_reads_is_our_fault() -> None:
     outcome, _, why, _ = compare(exchange(REQUEST[:-2]), Direction.REQUEST, fields(frame=REQUEST[:-2]))
-    assert outcome is Outcome.BARNABAS and "only Wireshark reads it" in why
+    assert outcome is CrosscheckOutcome.BARNABAS and "only Wireshark reads it" in why
 
 
 def test_values_that_do_not_encode_to_the_same_bytes_are_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crosscheck, "_encodes_again", lambda *of: False)
     wrong = field("kafka.generation_id", 19, REQUEST, 4, 26368)
-    assert compare(exchange(), Direction.REQUEST, fields(wrong))[0] is Outcome.BARNABAS
+    assert compare(exchange(), Direction.REQUEST, fields(wrong))[0] is CrosscheckOutcome.BARNABAS
 
 
 def test_no_value_is_reported_where_secrets_may_stand() -> None:
@@ -156,6 +156,6 @@ def test_no_value_is_reported_where_secrets_may_stand() -> None:
     outcome, _, _, (difference,) = compare(
         asked, Direction.REQUEST, [field("kafka.len", -4, frame, 4, len(frame)), wrong]
     )
-    assert outcome is Outcome.WIRESHARK
+    assert outcome is CrosscheckOutcome.WIRESHARK
     assert difference.wireshark == "kafka.error_message"
     assert difference.barnabas == "inside resources[0].configs[0].value"

@@ -17,7 +17,7 @@ from barnabas.captures.foreign.index_builder import ForeignIndex
 from barnabas.captures.native import accelerator
 from barnabas.captures.pcap import packet_windows
 from barnabas.captures.pcap.pcapng import CaptureReader
-from barnabas.captures.pcap.sources import Source
+from barnabas.captures.pcap.sources import CaptureSource
 from barnabas.captures.recording.segment import check
 from traffic.packets import LINKS, Packet, as_pcapng, traffic
 
@@ -26,7 +26,7 @@ TAGS = (b"\x81\0\0\x05", b"\x88\xa8\0\x05\x81\0\0\x06", b"\x91\0\0\x05")
 
 def read(path: Path) -> list[object]:
     """Everything in the index of a capture."""
-    source = Source(path)
+    source = CaptureSource(path)
     made = ForeignIndex(source, str(path))
     made.read_all()
     index, scanner = made.index, made.scanner
@@ -155,7 +155,7 @@ def test_blocks_of_every_kind(tmp_path: Path, order: str, monkeypatch: pytest.Mo
 def imported(path: Path, folder: Path, redact: bool) -> list[object]:
     """The segments and indexes that an import makes, without what is different every time: identity and names."""
     importer = Importer(folder, redact=redact, segment_bytes=30_000)
-    importer.begin(Source(path))
+    importer.begin(CaptureSource(path))
     while importer.advance():
         pass
     importer.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture, rebuild
 from barnabas.captures.foreign.importer import Importer, OwnRecording
-from barnabas.captures.pcap.sources import Source
+from barnabas.captures.pcap.sources import CaptureSource
 from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.events import NonKafkaData
 from barnabas.decoder.filter import compile as compiled
@@ -154,14 +154,14 @@ def test_a_recording_cannot_be_imported(tmp_path: Path) -> None:
     path.write_bytes(as_pcap(traffic(16)))
     import_captures(out, path)
     with pytest.raises(OwnRecording, match="open it as it is"):
-        Importer(tmp_path / "again").begin(Source(next(out.glob("*.pcapng"))))
+        Importer(tmp_path / "again").begin(CaptureSource(next(out.glob("*.pcapng"))))
 
 
 def test_stopped_in_the_middle(tmp_path: Path) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(one_connection((0, metadata_request(1)), (0, metadata_request(2)))))
     importer = Importer(out)
-    importer.begin(Source(path))
+    importer.begin(CaptureSource(path))
     importer.advance()
     importer.close(finished=False)
     assert [row[11] for row in rows(out)] == ["pending", "pending"]

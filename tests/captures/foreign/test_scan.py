@@ -14,7 +14,7 @@ from barnabas.captures.foreign.index_builder import ForeignIndex
 from barnabas.captures.pcap import packet_windows
 from barnabas.captures.pcap.packets import build
 from barnabas.captures.pcap.pcapng import CaptureReader
-from barnabas.captures.pcap.sources import Source
+from barnabas.captures.pcap.sources import CaptureSource
 from barnabas.captures.reading import reindex
 from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
@@ -29,14 +29,14 @@ def careful(path: Path) -> tuple[list[tuple[Record, str | None]], list[object]]:
     """Every record as the decoder's connections give it."""
     with open(path, "rb") as file:
         reader = CaptureReader(file)
-        builder = reindex.Builder(None)
+        builder = reindex.IndexBuilder(None)
         builder.build(reader)
     index = reindex.in_memory(builder)
     return named(index), [index.connections, index.lost, builder.foreign]
 
 
 def fast(path: Path) -> tuple[list[tuple[Record, str | None]], list[object]]:
-    source = Source(path)
+    source = CaptureSource(path)
     made = ForeignIndex(source, str(path))
     made.read_all()
     index = made.index

@@ -12,9 +12,9 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.captures.recording import flight_recorder
 from barnabas.captures.recording.flight_recorder import (
     Failed,
+    FlightReason,
     FlightRecorder,
     Full,
-    Reason,
     Window,
     Written,
     flight_summary,
@@ -84,12 +84,12 @@ def numbers(path: str | Path) -> list[int]:
         return [row.correlation_id for row in capture.rows()]
 
 
-def asked(text: str = "because", **fields: Any) -> Reason:
-    return Reason("asked", text, **fields)
+def asked(text: str = "because", **fields: Any) -> FlightReason:
+    return FlightReason("asked", text, **fields)
 
 
-def matched(text: str = "err: Fetch v16") -> Reason:
-    return Reason("filter", text, "match", about={"filter": "err"})
+def matched(text: str = "err: Fetch v16") -> FlightReason:
+    return FlightReason("filter", text, "match", about={"filter": "err"})
 
 
 def test_a_flight_recording_holds_the_past_and_what_follows(recording: RecordingWithFlights) -> None:

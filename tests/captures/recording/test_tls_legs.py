@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.transform.cut import Cut, CutSelection
-from barnabas.captures.transform.fields import Kind
-from barnabas.captures.transform.merge import Merge, Source
+from barnabas.captures.transform.fields import RedactionKind
+from barnabas.captures.transform.merge import Merge, MergeInput
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.write import Writer
@@ -87,13 +87,13 @@ def cut(path: Path, writer: Writer) -> None:
 
 
 def merge(path: Path, writer: Writer) -> None:
-    for source, event in Merge([Source(path, 0), Source(path, 5)]).events():
+    for source, event in Merge([MergeInput(path, 0), MergeInput(path, 5)]).events():
         writer.write(event, source)
 
 
 def redact(path: Path, writer: Writer) -> None:
     with open_capture(path) as capture:
-        redaction = Redaction(Pseudonyms(), Kind)
+        redaction = Redaction(Pseudonyms(), RedactionKind)
         for event in capture.events():
             for each in redaction.feed(event):
                 writer.write(each)

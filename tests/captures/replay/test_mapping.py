@@ -6,11 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
-from barnabas.captures.replay.mapping import IdMapping, Names, OffsetMap, RecordedCluster, UnknownId
-from barnabas.captures.replay.preparer import FetchSessions, Preparer
+from barnabas.captures.replay.mapping import IdMapping, NameMap, OffsetMap, RecordedCluster, UnknownId
+from barnabas.captures.replay.preparer import Preparer, RecordedFetchSessions
 from barnabas.captures.replay.rewrite import changed, read
 from barnabas.captures.replay.roles import Role
-from barnabas.captures.replay.script import Call
+from barnabas.captures.replay.script import RecordedCall
 from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, batches, encode_batch
@@ -33,12 +33,12 @@ def response(api: str, version: int, fields: dict[str, Any]) -> Message:
 def mapping(**names: Any) -> IdMapping:
     recorded = RecordedCluster(topics={ORDERS.bytes: "orders"})
     recorded.given |= {(Role.MEMBER_ID, "m-1"), (Role.PRODUCER_ID, 40), (Role.GENERATION, ("g", 3))}
-    return IdMapping(Names(**names), recorded)
+    return IdMapping(NameMap(**names), recorded)
 
 
 def prepared(ids: IdMapping, message: Message) -> dict[str, Any]:
     exchange = Exchange(request=message.frame, api_key=message.api_key, api_version=message.api_version)
-    return Preparer(ids, None).request(Call(0, 0, 0, exchange)).to_dict()
+    return Preparer(ids, None).request(RecordedCall(0, 0, 0, exchange)).to_dict()
 
 
 def test_member_ids_and_generations_are_unknown_until_their_response() -> None:
@@ -127,7 +127,7 @@ def test_renamed_topics_in_everything_that_names_them() -> None:
     assert [r["resource_name"] for r in prepared(ids, configs)["resources"]] == ["o", "5"]
     frame = encode_request(12, 4, {"group_id": "g", "member_id": "m"}, client_id="c", correlation_id=3)
     exchange = Exchange(request=frame, api_key=12, api_version=4)
-    out = decode_request(Preparer(ids, None).request(Call(0, 0, 0, exchange)).frame)
+    out = decode_request(Preparer(ids, None).request(RecordedCall(0, 0, 0, exchange)).frame)
     assert out.header["client_id"] == "other client" and out["group_id"] == "h"
 
 
@@ -197,7 +197,7 @@ def epoch_and_partitions(message: Message) -> tuple[int, int, list[tuple[int, in
 
 
 def test_sessions_are_the_targets() -> None:
-    sessions = FetchSessions()
+    sessions = RecordedFetchSessions()
     first = fetch(0, 0, [0, 1])
     assert epoch_and_partitions(sessions.prepared(first, 1)) == (0, 0, [(0, 10), (1, 10)])
     sessions.answered(first, 1, answer(500), answer(9))
@@ -211,7 +211,7 @@ def test_sessions_are_the_targets() -> None:
 
 
 def test_a_session_that_the_target_refuses_gets_full_requests() -> None:
-    sessions = FetchSessions()
+    sessions = RecordedFetchSessions()
     first = fetch(0, 0, [0, 1, 2])
     sessions.prepared(first, 1)
     sessions.answered(first, 1, answer(500), answer(0))
@@ -220,7 +220,7 @@ def test_a_session_that_the_target_refuses_gets_full_requests() -> None:
 
 
 def test_a_forgotten_session_gets_full_requests() -> None:
-    sessions = FetchSessions()
+    sessions = RecordedFetchSessions()
     first = fetch(0, 0, [0])
     sessions.prepared(first, 1)
     sessions.answered(first, 1, answer(500), answer(9))

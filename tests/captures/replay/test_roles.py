@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from barnabas.captures.replay.roles import Place, Role, paths, places
+from barnabas.captures.replay.roles import Role, RolePlace, paths, places
 from barnabas.decoder.codec.plan import FieldPlan, plan
 from barnabas.decoder.schema import facts
 
@@ -106,7 +106,7 @@ def test_places_lead_to_their_fields() -> None:
             assert walked(of.fields, place) == place.path
 
 
-def walked(fields: tuple[FieldPlan, ...], place: Place) -> str:
+def walked(fields: tuple[FieldPlan, ...], place: RolePlace) -> str:
     names = []
     for step in place.steps:
         field = fields[step]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.serving import DelayedReply, NotRecorded, Offer, Reply
+from barnabas.captures.serving import DelayedReply, NotRecorded, OfferMode, Reply
 from barnabas.captures.serving.answers import NotExpressible, convert
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
@@ -296,7 +296,7 @@ def test_versions_are_offered_as_recorded_or_as_can_be_answered():
     keys = [{"api_key": key, "min_version": 0, "max_version": 6} for key in (0, 1, 3, 18, 999)]
     recording = created().add(API_VERSIONS, 0, {}, {"error_code": 0, "api_keys": keys})
     assert {item["api_key"] for item in EngineClient(recording).ask(API_VERSIONS, 0, {})["api_keys"]} == {0, 1, 3, 18}
-    only = EngineClient(recording, offer=Offer.ANSWERABLE).ask(API_VERSIONS, 0, {})["api_keys"]
+    only = EngineClient(recording, offer=OfferMode.ANSWERABLE).ask(API_VERSIONS, 0, {})["api_keys"]
     assert {(item["api_key"], item["max_version"]) for item in only} == {(3, 4), (18, 0), (19, 2)}
 
 

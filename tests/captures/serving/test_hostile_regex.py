@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.serving import DelayedReply, Engine, Session
+from barnabas.captures.serving import DelayedReply, Engine, LiveSession
 from barnabas.decoder import Connection, Exchange, ExchangeDone
 from barnabas.decoder.schema import facts
 from harness.run.slices import thin
@@ -39,7 +39,7 @@ def recorded() -> Iterator[Exchange]:
         yield from (e.exchange for e in connection.receive_from_broker(with_size(answer), number) if isinstance(e, ExchangeDone))
 
 
-def answered(engine: Engine, session: Session, frame: bytes) -> dict[str, object]:
+def answered(engine: Engine, session: LiveSession, frame: bytes) -> dict[str, object]:
     ask = engine.read(session, frame, 1.0, 1)
     reply = engine.answer(ask)
     assert not isinstance(reply, DelayedReply)
@@ -54,7 +54,7 @@ def answered(engine: Engine, session: Session, frame: bytes) -> dict[str, object
 def test_the_next_client_is_answered(regex: str) -> None:
     engine = Engine(list(recorded()))
     engine.ports.update({1: 9092})
-    hostile, other = Session(1, "127.0.0.1"), Session(2, "127.0.0.1")
+    hostile, other = LiveSession(1, "127.0.0.1"), LiveSession(2, "127.0.0.1")
     plain = steps(lambda: answered(engine, other, beat("b.*", 1, member="other")))
     for number in range(3):
         # An exponential search is one step, and never ends: whoever comes next shows that it did.
@@ -66,5 +66,5 @@ def test_the_next_client_is_answered(regex: str) -> None:
 def test_expressions_that_could_take_forever_are_refused() -> None:
     engine = Engine(list(recorded()))
     engine.ports.update({1: 9092})
-    assert answered(engine, Session(1, "127.0.0.1"), beat("(a+)+!", 1))["error_code"] == INVALID
-    assert answered(engine, Session(1, "127.0.0.1"), beat("a{3}.*", 2))["error_code"] == 0
+    assert answered(engine, LiveSession(1, "127.0.0.1"), beat("(a+)+!", 1))["error_code"] == INVALID
+    assert answered(engine, LiveSession(1, "127.0.0.1"), beat("a{3}.*", 2))["error_code"] == 0

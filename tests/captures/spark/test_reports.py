@@ -106,7 +106,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
     return place / "tables", sent
 
 
-def made(engine: reports.Engine, names: Sequence[str] = ()) -> dict[str, Sent]:
+def made(engine: reports.QueryEngine, names: Sequence[str] = ()) -> dict[str, Sent]:
     found, left_out = reports.make(engine, names, against="4.0")
     assert not left_out
     return {report.name: report.rows for report in found}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from barnabas.captures.transform.fields import Kind
+from barnabas.captures.transform.fields import RedactionKind
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.write import Writer
@@ -30,7 +30,7 @@ Redact = Callable[..., Redaction]
 def redact() -> Redact:
     """``redact(path, out, kinds=all, salt=b"salt")``"""
 
-    def run(path: Path, out: Path, kinds: Iterable[Kind] = Kind, salt: bytes = b"salt") -> Redaction:
+    def run(path: Path, out: Path, kinds: Iterable[RedactionKind] = RedactionKind, salt: bytes = b"salt") -> Redaction:
         redaction = Redaction(Pseudonyms(salt), kinds)
         writer = Writer(out)
         for event in read_events(path):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas.captures import open_capture
 from barnabas.captures.transform.cut import Cut, CutSelection
-from barnabas.captures.transform.merge import Merge, Source
+from barnabas.captures.transform.merge import Merge, MergeInput
 from barnabas.captures.transform.write import TargetExists, Writer, replacing
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import Closed, Opened
@@ -36,7 +36,7 @@ def cut(path: Path, out: Path, **part: Any) -> Cut:
 def merge(paths: Iterable[Path], out: Path, shifts: Iterable[int] = ()) -> Merge:
     paths = list(paths)
     shifts = list(shifts) or [0] * len(paths)
-    merged = Merge([Source(path, by) for path, by in zip(paths, shifts, strict=True)])
+    merged = Merge([MergeInput(path, by) for path, by in zip(paths, shifts, strict=True)])
     writer = Writer(out, redact=False)
     for source, event in merged.events():
         writer.write(event, source)

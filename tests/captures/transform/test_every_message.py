@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures.replay import roles
-from barnabas.captures.transform.fields import Kind, Replacement, rule_of
+from barnabas.captures.transform.fields import RedactionKind, Replacement, rule_of
 from barnabas.captures.transform.messages import Frames
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.decoder import Exchange, State
@@ -74,7 +74,7 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
             filler = Filler()
             of = plan(kind, key, version)
             fields = filler.struct(of.root)
-            frames = Frames(pseudonyms(), frozenset(Kind))
+            frames = Frames(pseudonyms(), frozenset(RedactionKind))
             if kind == "request":
                 frame = decoder.encode_request(key, version, fields, correlation_id=7, client_id="zqclientxj")
                 filler.texts["zqclientxj"] = "client_id", Replacement.NAME
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_any_payload(name: str) -> None:
         filler = Filler()
         of = extra_plan(_files()[name], name, version)
         data = decoder.embedded.encode(name, version, filler.struct(of.root))
-        frames = Frames(pseudonyms(), frozenset(Kind))
+        frames = Frames(pseudonyms(), frozenset(RedactionKind))
         new = frames.payload(decoder.embedded.decode(name, version, data))
         assert len(new) == len(data)
         for text, (path, replacement) in filler.texts.items():
@@ -128,14 +128,14 @@ def _roles() -> Iterator[tuple[str, str, FieldPlan, StructPlan, str, roles.Role]
 
 def test_field_rules_agree_with_the_roles_of_a_replay() -> None:
     meant = {
-        roles.Role.TOPIC: Kind.TOPICS,
-        roles.Role.GROUP: Kind.GROUPS,
-        roles.Role.TRANSACTIONAL_ID: Kind.TRANSACTIONS,
-        roles.Role.MEMBER_ID: Kind.CLIENTS,
-        roles.Role.HOST: Kind.HOSTS,
-        roles.Role.RACK: Kind.CLUSTERS,
-        roles.Role.CLUSTER_ID: Kind.CLUSTERS,
-        roles.Role.TOKEN: Kind.USERS,
+        roles.Role.TOPIC: RedactionKind.TOPICS,
+        roles.Role.GROUP: RedactionKind.GROUPS,
+        roles.Role.TRANSACTIONAL_ID: RedactionKind.TRANSACTIONS,
+        roles.Role.MEMBER_ID: RedactionKind.CLIENTS,
+        roles.Role.HOST: RedactionKind.HOSTS,
+        roles.Role.RACK: RedactionKind.CLUSTERS,
+        roles.Role.CLUSTER_ID: RedactionKind.CLUSTERS,
+        roles.Role.TOKEN: RedactionKind.USERS,
     }
     seen = set()
     for message, path, field, struct, inside_of, role in _roles():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.transform.fields import Kind
+from barnabas.captures.transform.fields import RedactionKind
 from barnabas.captures.transform.redact import Redaction
 from barnabas.captures.transform.verify import Verifier
 from barnabas.decoder import Exchange, records
@@ -175,24 +175,24 @@ def test_the_same_salt_gives_the_same_bytes(planted: Path, redact: Callable[...,
     assert frames[0] == frames[1] != frames[2]
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", RedactionKind)
 def test_only_what_is_asked_for_is_replaced(
-    kind: Kind, planted: Path, redact: Callable[..., Redaction], tmp_path: Path
+    kind: RedactionKind, planted: Path, redact: Callable[..., Redaction], tmp_path: Path
 ) -> None:
     redact(planted, tmp_path / "out", [kind])
     with open_capture(planted) as before, open_capture(tmp_path / "out") as after:
         produced = [next(e for e in capture.exchanges() if e.api == "Produce") for capture in (before, after)]
         (old,), (new,) = map(areas, produced)
         old_record, new_record = (next(next(records.batches(area)).records()) for area in (old, new))
-        assert (old_record.key != new_record.key) == (kind is Kind.KEYS)
-        assert (old_record.value != new_record.value) == (kind is Kind.VALUES)
-        assert (old_record.headers != new_record.headers) == (kind is Kind.HEADERS)
+        assert (old_record.key != new_record.key) == (kind is RedactionKind.KEYS)
+        assert (old_record.value != new_record.value) == (kind is RedactionKind.VALUES)
+        assert (old_record.headers != new_record.headers) == (kind is RedactionKind.HEADERS)
         a, b = (exchange.request_message for exchange in produced)
         assert a is not None and b is not None
-        assert (a["topic_data[0].name"] != b["topic_data[0].name"]) == (kind is Kind.TOPICS)
-        assert (a["transactional_id"] != b["transactional_id"]) == (kind is Kind.TRANSACTIONS)
-        assert (produced[0].client_id != produced[1].client_id) == (kind is Kind.CLIENTS)
-        assert (produced[0].client != produced[1].client) == (kind is Kind.HOSTS)
+        assert (a["topic_data[0].name"] != b["topic_data[0].name"]) == (kind is RedactionKind.TOPICS)
+        assert (a["transactional_id"] != b["transactional_id"]) == (kind is RedactionKind.TRANSACTIONS)
+        assert (produced[0].client_id != produced[1].client_id) == (kind is RedactionKind.CLIENTS)
+        assert (produced[0].client != produced[1].client) == (kind is RedactionKind.HOSTS)
         assert not any(b"hunter2" in (e.request or b"") for e in after.exchanges())  # whatever was asked for
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State
-from barnabas.decoder.compat import ClientTracker, Limit, Negotiation, Request, Verdict, brokers, matrix, report
+from barnabas.decoder.compat import ClientTracker, IndexedRequest, Limit, Negotiation, Verdict, brokers, matrix, report
 from barnabas.decoder.records import Record, encode_batch, encode_messages
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
@@ -28,12 +28,12 @@ class Script:
         self.correlation_id = 0
         return self
 
-    def request(self, api: str, version: int, count: int = 1, error: int = 0, state: State = State.PAIRED) -> Request:
+    def request(self, api: str, version: int, count: int = 1, error: int = 0, state: State = State.PAIRED) -> IndexedRequest:
         client, broker, client_id = self.ends
         for _ in range(count):
             self.at += 1_000_000_000
             self.correlation_id += 1
-            seen = Request(
+            seen = IndexedRequest(
                 self.connection, client, broker, client_id, facts.api_key(api), version, self.at, error, state,
                 self.correlation_id,
             )  # fmt: skip

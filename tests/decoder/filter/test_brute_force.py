@@ -14,7 +14,7 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.codec.plan import snake_case
 from barnabas.decoder.filter import compile
 from barnabas.decoder.schema import facts
-from barnabas.decoder.schema.notation import Field
+from barnabas.decoder.schema.notation import FieldLine
 from harness.generator import Generator
 from traffic.generated_filters import Sample, exchanges
 
@@ -30,13 +30,13 @@ def sample(request: pytest.FixtureRequest) -> Sample:
     )
 
 
-def fields_of(definition: Any, field: Field) -> tuple[Field, ...]:
+def fields_of(definition: Any, field: FieldLine) -> tuple[FieldLine, ...]:
     if field.fields:
         return field.fields
     return next((inner for name, inner in definition.structs if name == field.type), ())
 
 
-def walk(definition: Any, fields: tuple[Field, ...], values: Any, path: str = "") -> Iterator[tuple[str, Field, Any]]:
+def walk(definition: Any, fields: tuple[FieldLine, ...], values: Any, path: str = "") -> Iterator[tuple[str, FieldLine, Any]]:
     """Every plain value of a body: (path without indexes, the definition's field, the value)."""
     for field in fields:
         name = snake_case(field.name)
@@ -50,7 +50,7 @@ def walk(definition: Any, fields: tuple[Field, ...], values: Any, path: str = ""
                 yield f"{path}{name}", field, item
 
 
-def leaves(exchange: Exchange, side: str) -> Iterator[tuple[str, Field, Any]]:
+def leaves(exchange: Exchange, side: str) -> Iterator[tuple[str, FieldLine, Any]]:
     message = exchange.request_message if side == "request" else exchange.response_message
     if message is not None:
         api = facts.api(message.api_key)
@@ -58,7 +58,7 @@ def leaves(exchange: Exchange, side: str) -> Iterator[tuple[str, Field, Any]]:
         yield from walk(definition, definition.fields, message.to_dict())
 
 
-def both(exchange: Exchange) -> Iterator[tuple[str, Field, Any]]:
+def both(exchange: Exchange) -> Iterator[tuple[str, FieldLine, Any]]:
     yield from leaves(exchange, "request")
     yield from leaves(exchange, "response")
 
@@ -78,7 +78,7 @@ def entity(name: str, kind: str, *names: str) -> Callable[[Exchange], list[Any]]
     return found
 
 
-def of_error(field: Field) -> bool:
+def of_error(field: FieldLine) -> bool:
     return field.type == "int16" and not field.array and snake_case(field.name).endswith("error_code")
 
 
@@ -154,7 +154,7 @@ def rows(exchange: Exchange) -> Iterator[Row]:
             yield from below(definition, definition.fields, message.to_dict(), {})
 
 
-def below(definition: Any, fields: tuple[Field, ...], values: Row, topic: Row) -> Iterator[Row]:
+def below(definition: Any, fields: tuple[FieldLine, ...], values: Row, topic: Row) -> Iterator[Row]:
     here = dict(topic)
     for field in fields:
         name = snake_case(field.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.decoder.filter import FIELDS, Kind, compile, complete
+from barnabas.decoder.filter import FIELDS, ValueKind, compile, complete
 
 COMPLETED = [
     ("", "api", "not", "any("),
@@ -58,7 +58,7 @@ def test_completed_fields_and_values_are_accepted() -> None:
             if candidate.kind in ("API", "error", "state", "codec", "flag"):
                 compile(f"{field.name} == {candidate.text}")
         for candidate in complete(f"{field.name} "):
-            if candidate.kind == "operator" and field.kind is Kind.TEXT:
+            if candidate.kind == "operator" and field.kind is ValueKind.TEXT:
                 compile(f"{field.name} {candidate.text} {'{a}' if candidate.text.endswith('in') else 'a'}")
     for candidate in complete("resp.topics[*].")[:50]:
         compile(f"any({candidate.text})")

@@ -9,9 +9,9 @@ import pytest
 from barnabas.decoder.reference import explain, releases
 from barnabas.decoder.reference.explain import ApiText, ErrorText, KipText, SettingText, UnknownTerm, find
 from barnabas.decoder.reference.explanations import texts
-from barnabas.decoder.reference.explanations.blocks import BlockError, Rule, parse
+from barnabas.decoder.reference.explanations.blocks import BlockError, NotationRule, parse
 from barnabas.decoder.schema import facts
-from barnabas.decoder.schema.notation import Versions
+from barnabas.decoder.schema.notation import VersionRange
 from real.brokers.broker import jar_directory
 
 
@@ -82,13 +82,13 @@ def test_kips_agree_with_the_releases():
         kip = explain.kip(name)
         for api, versions in kip.apis:
             if versions:
-                since = releases.since(facts.api_key(api), Versions.parse(versions).low)
+                since = releases.since(facts.api_key(api), VersionRange.parse(versions).low)
                 assert since is not None and order.index(since) == order.index(kip.since), (name, api)
 
 
 def test_versions_dropped_by_kip_896():
     for api, versions in explain.kip("KIP-896").apis:
-        for version in Versions.parse(versions).every():
+        for version in VersionRange.parse(versions).every():
             removal = releases.removed(facts.api_key(api), version)
             assert removal is not None and (removal.release, removal.kip) == ("4.0", "KIP-896"), (api, version)
 
@@ -164,7 +164,7 @@ def test_facts_of_an_api():
     assert {"Fetch", "JoinGroup", "SyncGroup", "Produce", "ShareFetch"} <= held and "Metadata" not in held
 
 
-RULES = {"what": Rule(needed=True), "do": Rule(many=True), "cause": Rule(many=True, argument="may"), "value": Rule(many=True, argument="must")}  # fmt: skip
+RULES = {"what": NotationRule(needed=True), "do": NotationRule(many=True), "cause": NotationRule(many=True, argument="may"), "value": NotationRule(many=True, argument="must")}  # fmt: skip
 
 
 def test_a_block():

@@ -135,7 +135,7 @@ def test_dropped_versions_come_from_the_older_release():
     ]
     new = notation.parse("request XRequest key 1 versions 2-4 flex 3+\n  A int16 2+\n  Old string 2+\n  B int8 4+\n")[0]
     union = importer.union({"XRequest": old}, {"XRequest": new})["XRequest"]
-    assert union.versions == notation.Versions(0, 4)
+    assert union.versions == notation.VersionRange(0, 4)
     for version, side in ((0, old), (1, old), (2, new), (3, new), (4, new)):
         assert importer.layout(union, version) == importer.layout(side, version)
 

@@ -18,7 +18,7 @@ from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan, snake_case
 from barnabas.decoder.errors import UnknownApi
 from barnabas.decoder.schema import drafts, facts
-from barnabas.decoder.schema.notation import Definition, Field, Versions, parse
+from barnabas.decoder.schema.notation import Definition, FieldLine, VersionRange, parse
 from harness.generator import Generator
 
 TEXTS = Path(__file__).parent / "texts"
@@ -77,9 +77,9 @@ class Comparison:
             ours = ours.fields[0].struct
         self.structs(block.fields, ours.fields, "")
 
-    def structs(self, theirs: tuple[Field, ...], ours: tuple[FieldPlan, ...], path: str) -> None:
+    def structs(self, theirs: tuple[FieldLine, ...], ours: tuple[FieldPlan, ...], path: str) -> None:
         structs = {f.name for f in ours if f.struct}
-        flat: list[tuple[str, Field]] = []
+        flat: list[tuple[str, FieldLine]] = []
         for part in theirs:
             if part.fields and not part.array and snake_case(part.name) not in structs:
                 self.found.append((path + part.name, "nesting", "struct", "in-place"))
@@ -96,7 +96,7 @@ class Comparison:
                 self.pair(*flat[x], ours[y])
             a, c = x + 1, y + 1
 
-    def pair(self, prefix: str, theirs: Field, ours: FieldPlan) -> None:
+    def pair(self, prefix: str, theirs: FieldLine, ours: FieldPlan) -> None:
         path = prefix + theirs.name
         if snake_case(theirs.name) != ours.name:
             self.found.append((path, "name", snake_case(theirs.name), ours.name))
@@ -107,7 +107,7 @@ class Comparison:
             self.structs(theirs.fields, ours.struct.fields, path + ("[]." if theirs.array else "."))
 
 
-def alignment(theirs: list[Field], ours: list[FieldPlan]) -> list[tuple[int, int]]:
+def alignment(theirs: list[FieldLine], ours: list[FieldPlan]) -> list[tuple[int, int]]:
     """Which field of one list is which of the other, in order: the pairing with the most likeness in total."""
     best: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
 
@@ -125,7 +125,7 @@ def alignment(theirs: list[Field], ours: list[FieldPlan]) -> list[tuple[int, int
     return from_(0, 0)[1]
 
 
-def likeness(theirs: Field, ours: FieldPlan) -> int:
+def likeness(theirs: FieldLine, ours: FieldPlan) -> int:
     """0 for two fields that cannot be one; the same name counts most, then the same type."""
     name = snake_case(theirs.name)
     if name == ours.name:
@@ -139,7 +139,7 @@ def likeness(theirs: Field, ours: FieldPlan) -> int:
     return 2 + same + (name in ours.name.split("_") or ours.name.startswith(name))
 
 
-def shown(field: Field | FieldPlan, inside: bool = False) -> str:
+def shown(field: FieldLine | FieldPlan, inside: bool = False) -> str:
     """``"[]string?"``; with `inside` a struct shows its fields: ``"[]{name:string}"``."""
     inner = field.struct.fields if isinstance(field, FieldPlan) and field.struct else getattr(field, "fields", ())
     name = "{" + ",".join(f"{f.name}:{shown(f)}" for f in inner) + "}" if inner and inside else field.type
@@ -281,7 +281,7 @@ def completed(block: Definition, against: Plan) -> Definition:
         if what == "type" and ("unknown" in theirs_to[0] or theirs_to == ["int8", "bool"])
     }
 
-    def fill(fields: tuple[Field, ...], path: str) -> tuple[Field, ...]:
+    def fill(fields: tuple[FieldLine, ...], path: str) -> tuple[FieldLine, ...]:
         out = []
         for part in fields:
             known = types.get(path + part.name, part.type).removeprefix("{name:").removesuffix("}")
@@ -324,14 +324,14 @@ def test_bytes_made_by_a_grammar_are_read_by_the_schema(generator: Generator) ->
     assert tried == 203
 
 
-def field(name: str, type_word: str, *fields: Field, array: bool = False) -> Field:
-    return Field(name, type_word, array, fields=fields)
+def field(name: str, type_word: str, *fields: FieldLine, array: bool = False) -> FieldLine:
+    return FieldLine(name, type_word, array, fields=fields)
 
 
-def compared(theirs: list[Field], ours: list[Field]) -> list[tuple[str, str, str, str]]:
-    none = Versions.parse("none")
-    made = Definition("request", "XRequest", None, Versions(0, 0), none, (), tuple(ours))
-    block = Definition("request", "X", None, Versions(0, 0), none, (), tuple(theirs))
+def compared(theirs: list[FieldLine], ours: list[FieldLine]) -> list[tuple[str, str, str, str]]:
+    none = VersionRange.parse("none")
+    made = Definition("request", "XRequest", None, VersionRange(0, 0), none, (), tuple(ours))
+    block = Definition("request", "X", None, VersionRange(0, 0), none, (), tuple(theirs))
     return Comparison(block, compile_plan(made, 0, -1)).found
 
 
@@ -354,6 +354,6 @@ A, B, C = field("a", "int32"), field("b", "string"), field("c", "int64")
          [("s[].a", "dropped", "int32", "-"), ("s[].b", "added", "-", "string")]),
     ],
 )  # fmt: skip
-def test_the_comparison_sees(theirs: list[Field], ours: list[Field], expected: list[tuple[str, str, str, str]]) -> None:
+def test_the_comparison_sees(theirs: list[FieldLine], ours: list[FieldLine], expected: list[tuple[str, str, str, str]]) -> None:
     """A comparison that overlooked something would pass above; here it has something to find."""
     assert compared(theirs, ours) == expected

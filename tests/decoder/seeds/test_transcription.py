@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.schema.notation import ALL_VERSIONS, Definition, Field, parse
+from barnabas.decoder.schema.notation import ALL_VERSIONS, Definition, FieldLine, parse
 
 HERE = Path(__file__).parent
 TEXTS = HERE.parents[3] / "shared" / "reference" / "seeds"
@@ -85,14 +85,14 @@ class Grammar:
         self.lines: list[tuple[str, str]] = []
         self.at = 0
 
-    def resolve(self) -> tuple[Field, ...]:
+    def resolve(self) -> tuple[FieldLine, ...]:
         """The fields, in wire order; every definition must have found its place."""
-        first: list[Field] = []
+        first: list[FieldLine] = []
         parts = right_side(self.right)
         while self.lines and not self.waits(parts, self.lines[self.at][0]):
             # Defined ahead of the production's own parts without standing in it: KIP-35's ErrorCode.
             name, right = self.lines[self.at]
-            first.append(Field(name, PRIMITIVES[right.strip().lower()]))
+            first.append(FieldLine(name, PRIMITIVES[right.strip().lower()]))
             self.at += 1
         fields = (*first, *self.struct(parts))
         assert self.at == len(self.lines), (self.seed, self.name, self.lines[self.at :])
@@ -101,8 +101,8 @@ class Grammar:
     def waits(self, parts: list[Part], name: str) -> bool:
         return any(part.name == name or self.waits(part.parts, name) for part in parts)
 
-    def struct(self, parts: list[Part]) -> tuple[Field, ...]:
-        found: dict[str, Field] = {}
+    def struct(self, parts: list[Part]) -> tuple[FieldLine, ...]:
+        found: dict[str, FieldLine] = {}
         while self.at < len(self.lines):
             name, right = self.lines[self.at]
             if name in found or not self.waits(parts, name):
@@ -111,7 +111,7 @@ class Grammar:
             found[name] = self.definition(name, right.strip())
         return tuple(self.placed(part, found) for part in parts)
 
-    def definition(self, name: str, right: str) -> Field:
+    def definition(self, name: str, right: str) -> FieldLine:
         if not right:  # "configs =>": all that follows are its parts
             right = " ".join(name for name, _ in self.lines[self.at :])
         parts = right_side(right)
@@ -119,29 +119,29 @@ class Grammar:
             types = [PRIMITIVES[part.name.lower()] for part in parts]
             if len(types) == 1:
                 return typed(name, types[0], parts[0].array)
-            return Field(name, "struct", fields=tuple(typed("_", t, False) for t in types))
+            return FieldLine(name, "struct", fields=tuple(typed("_", t, False) for t in types))
         if len(parts) == 1 and parts[0].array:  # "x => [y]" or "x => [y z]"
             inner = self.struct(parts[0].parts or [Part(parts[0].name)])
             if parts[0].parts:
-                return Field(name, "struct", True, fields=inner)
+                return FieldLine(name, "struct", True, fields=inner)
             return replace(inner[0], name=name, array=True)
-        return Field(name, "struct", fields=self.struct(parts))
+        return FieldLine(name, "struct", fields=self.struct(parts))
 
-    def placed(self, part: Part, found: dict[str, Field]) -> Field:
+    def placed(self, part: Part, found: dict[str, FieldLine]) -> FieldLine:
         if part.parts:
-            return Field("_", "struct", part.array, fields=tuple(self.placed(inner, found) for inner in part.parts))
+            return FieldLine("_", "struct", part.array, fields=tuple(self.placed(inner, found) for inner in part.parts))
         known = found.get(part.name)
         if known is None:  # defined once for two places (KIP-133's error_code), or nowhere
             same = [right for name, right in self.lines if name == part.name]
-            known = self.definition(part.name, same[0].strip()) if same else Field(part.name, "unknown")
+            known = self.definition(part.name, same[0].strip()) if same else FieldLine(part.name, "unknown")
         nullable = ALL_VERSIONS if part.optional else known.nullable
         return replace(known, array=known.array or part.array, nullable=nullable)
 
 
-def typed(name: str, type_word: str, array: bool) -> Field:
+def typed(name: str, type_word: str, array: bool) -> FieldLine:
     if type_word.endswith("?"):
-        return Field(name, type_word[:-1], array, nullable=ALL_VERSIONS)
-    return Field(name, type_word, array)
+        return FieldLine(name, type_word[:-1], array, nullable=ALL_VERSIONS)
+    return FieldLine(name, type_word, array)
 
 
 def grammars(seed: str, text: str) -> list[Grammar]:
@@ -239,7 +239,7 @@ def test_the_reader_nests_by_name(text: str, expected: str) -> None:
     assert "a=" + ",".join(map(shown, grammar.resolve())) == expected
 
 
-def shown(field: Field) -> str:
+def shown(field: FieldLine) -> str:
     inner = "{" + " ".join(map(shown, field.fields)) + "}" if field.fields else ""
     return f"{field.name}:{'[]' if field.array else ''}{field.type}{'?' if 0 in field.nullable else ''}{inner}"
 

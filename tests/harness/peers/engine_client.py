@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.serving import DelayedReply, Engine, Reply, Session
+from barnabas.captures.serving import DelayedReply, Engine, LiveSession, Reply
 from barnabas.decoder import Exchange, State, records
 from barnabas.decoder.records import Record
 
@@ -72,7 +72,7 @@ class EngineClient:
     def __init__(self, builder: Exchanges, **options: Any) -> None:
         self.engine = Engine(builder.exchanges, **options)
         self.engine.ports[1] = 19092
-        self.session = Session(1, "localhost")
+        self.session = LiveSession(1, "localhost")
         self.now = 100.0
 
     def start(self, api: int, version: int, fields: dict[str, Any]) -> tuple[Any, Reply | DelayedReply]:

@@ -172,14 +172,14 @@ def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served
 
 
 def test_half_of_the_files_stay_for_connections() -> None:
-    from barnabas.proxy.relay.guard import Guard
+    from barnabas.proxy.relay.guard import LimitGuard
 
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     relay: Any = None
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, files[1]))
-        assert Guard(relay, Limits()).most_brokers() == 128
-        assert Guard(relay, Limits(max_brokers=5)).most_brokers() == 5
+        assert LimitGuard(relay, Limits()).most_brokers() == 128
+        assert LimitGuard(relay, Limits(max_brokers=5)).most_brokers() == 5
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
 

@@ -11,7 +11,7 @@ import pytest
 from barnabas.proxy import ProxyConfig, ProxyError
 from barnabas.proxy.control import Control, ControlConfig, ControlError
 from barnabas.proxy.control.api.routes import OPEN, ROUTES
-from barnabas.proxy.control.auth import Guard, Refused
+from barnabas.proxy.control.auth import AccessGuard, AccessRefused
 from barnabas.proxy.control.startup import running
 from harness.peers.control_api import ControlApi, StartControlApi
 from harness.testbed import Testbed
@@ -46,16 +46,16 @@ def test_requests_of_web_pages_are_refused(shared_api: ControlApi) -> None:
 
 
 def test_the_guard_compares_whole_tokens() -> None:
-    guard = Guard("secret", 8090)
+    guard = AccessGuard("secret", 8090)
     own = {"Host": "127.0.0.1:8090"}
     guard.check(own | {"Authorization": "Bearer secret"}, None)
     guard.check({"Host": "[::1]:8090", "Authorization": "bearer secret"}, None)
     for wrong in ("Bearer secre", "Bearer secrets", "Bearer", "secret", "Bearer sécret", ""):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(AccessRefused) as refused:
             guard.check(own | {"Authorization": wrong}, None)
         assert refused.value.status == 401
-    with pytest.raises(Refused):
-        Guard("", 0).check({"Host": "localhost"}, None)  # no socket, so nobody knows whose it is
+    with pytest.raises(AccessRefused):
+        AccessGuard("", 0).check({"Host": "localhost"}, None)  # no socket, so nobody knows whose it is
 
 
 def test_only_the_owner_can_read_the_token(start_api: StartControlApi, tmp_path: Path) -> None:

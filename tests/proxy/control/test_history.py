@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from barnabas.proxy.control.history import History
+from barnabas.proxy.control.history import EventHistory
 from barnabas.proxy.events import Counts, Event, ProcessFailed, encode
 
 PACKET_AND_PLACE = 640
@@ -17,7 +17,7 @@ def counts(number: int) -> Event:
 
 
 def test_cursors_and_kinds() -> None:
-    history = History(count=4)
+    history = EventHistory(count=4)
     for number in range(5):
         history.add(encode(counts(number)))
     history.add(encode(ProcessFailed("meter", 9)))
@@ -35,7 +35,7 @@ def test_cursors_and_kinds() -> None:
 
 
 def test_an_event_is_kept_in_little_more_than_its_packet() -> None:
-    history = History()
+    history = EventHistory()
     packets = (encode(counts(number)) for number in range(2000))
     history.add(next(packets))
     tracemalloc.start()

@@ -27,7 +27,7 @@ from barnabas.proxy.events import (
     NotKafka,
     UpstreamFailed,
 )
-from barnabas.proxy.relay.guard import Guard
+from barnabas.proxy.relay.guard import LimitGuard
 from barnabas.proxy.settings.limits import Limits
 from harness import wire
 from harness.run.lines import line
@@ -111,11 +111,11 @@ class Listening:
     emit: Callable[[Event], None]
 
 
-def guard(**limits: Any) -> tuple[Guard, list[Event]]:
+def guard(**limits: Any) -> tuple[LimitGuard, list[Event]]:
     """That of a relay, and its events. Each tick gives it the time."""
     reported: list[Event] = []
     relay: Any = Listening(reported.append)
-    return Guard(relay, Limits(**limits)), reported
+    return LimitGuard(relay, Limits(**limits)), reported
 
 
 def test_who_is_idle_and_who_is_not() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.captures.replay.mapping import Names
+from barnabas.captures.replay.mapping import NameMap
 from barnabas.captures.replay.policy import Policy
 from barnabas.decoder.records import Record, batches, encode_batch
 from barnabas.decoder.schema import facts
@@ -350,7 +350,7 @@ def test_names_are_replaced(start_broker: StartBroker, recording: TimedRecording
     broker = start_broker(lambda m, h: produced(m) if m.api == "Produce" else {})
     recording.exchange(0, 0, "Produce", 9, produce(), ROW)
     recording.exchange(5, 0, "Heartbeat", 4, BEAT, {})
-    names = Names(topics={"t": "other"}, groups={"g": "h"}, client_ids={"c": "renamed"})
+    names = NameMap(topics={"t": "other"}, groups={"g": "h"}, client_ids={"c": "renamed"})
     report = Replay(recording.done(), broker.address, names, settings=MAX).run()
     assert report.count == 0
     assert broker.received[0].message["topic_data[0].name"] == "other"

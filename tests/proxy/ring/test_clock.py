@@ -9,7 +9,7 @@ import pytest
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from barnabas.proxy.ring.clock import CLOCK, FAR_NS, SLEW, Clock
-from barnabas.proxy.ring.reader import Record
+from barnabas.proxy.ring.reader import RingRecord
 from barnabas.proxy.ring.ring import Kind
 from torture.proxy.peers.stepped_relay import SteppedRelay
 from torture.proxy.test_correlation import heartbeat
@@ -48,7 +48,7 @@ def test_a_clock_that_is_set_while_a_request_waits(hands: Hands, step: int) -> N
         session.from_broker(heartbeat(2).response)
         hits = [event.correlation_id for event in relay.events if isinstance(event, RuleHit)]
         assert hits == [1], "the first took 2 s, the second nothing"
-        times = [r.time_ns for r in relay.read() if isinstance(r, Record) and r.kind == Kind.DATA]
+        times = [r.time_ns for r in relay.read() if isinstance(r, RingRecord) and r.kind == Kind.DATA]
         assert all(abs(each - times[0] - 2 * SECOND) < SECOND // 2 for each in times[1:]), times
     finally:
         relay.shut()

@@ -17,7 +17,7 @@ from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
 from barnabas.proxy.observers.recordings import Recordings
 from barnabas.proxy.observers.settings import RecordingConfig
-from barnabas.proxy.ring.reader import Lost, Record, RingReader
+from barnabas.proxy.ring.reader import Lost, RingReader, RingRecord
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from torture.proxy.peers.traffic import produce
 from traffic.random_traffic import SECRET, START, MixedTraffic
@@ -53,7 +53,7 @@ class Reading:
             assert records
         assert self.reader._words[3] == self.reader._cursor
 
-    def _take(self, record: Record | Lost) -> None:
+    def _take(self, record: RingRecord | Lost) -> None:
         to = self.recordings
         if isinstance(record, Lost):
             self.losses.append(record)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from barnabas.proxy.ring.reader import Lost, Record, RingReader
+from barnabas.proxy.ring.reader import Lost, RingReader, RingRecord
 from barnabas.proxy.ring.ring import CHUNK, HOT, NONE, Kind, Ring, RingWriter
 from harness.waiting import PATIENCE, until
 
@@ -45,7 +45,7 @@ class Setup:
     def close(self, connection: int) -> None:
         self._about(Kind.CLOSED, connection)
 
-    def read_all(self) -> Iterator[Record | Lost]:
+    def read_all(self) -> Iterator[RingRecord | Lost]:
         while records := list(self.reader.read()):
             yield from records
 
@@ -62,7 +62,7 @@ def test_everything_is_read_in_order() -> None:
         setup.data(1, 0, data, 0)
         sent += data
         for record in setup.reader.read(4096):
-            assert isinstance(record, Record)
+            assert isinstance(record, RingRecord)
             got += record.data if record.kind == Kind.DATA else b""
     assert got == sent
     assert (setup.reader.lost_bytes, setup.reader.lost_chunks) == (0, 0)
@@ -121,11 +121,11 @@ def test_connections_that_came_and_went_during_a_loss() -> None:
     for _ in range(200):
         setup.data(2, 0, b"0123456789", 0)
     records = list(setup.read_all())
-    assert Lost(2, 0, 10 * 200 - sum(len(r.data) for r in records if isinstance(r, Record))) in records
+    assert Lost(2, 0, 10 * 200 - sum(len(r.data) for r in records if isinstance(r, RingRecord))) in records
     setup.snapshot(2, 3)
     setup.data(3, 1, b"efgh", 0)
     after = list(setup.read_all())
-    assert [(r.kind, r.connection) for r in after if isinstance(r, Record)] == [
+    assert [(r.kind, r.connection) for r in after if isinstance(r, RingRecord)] == [
         (Kind.OPENED, 3),
         (Kind.CLOSED, 1),
         (Kind.DATA, 3),
@@ -158,7 +158,7 @@ def test_a_lossless_reader_stops_the_writer_and_loses_nothing() -> None:
         written += CHUNK // 2
         assert written < SIZE
     setup.writer.blocked(True)
-    assert sum(len(r.data) for r in setup.read_all() if isinstance(r, Record) and r.kind == Kind.DATA) == written
+    assert sum(len(r.data) for r in setup.read_all() if isinstance(r, RingRecord) and r.kind == Kind.DATA) == written
     assert setup.writer.has_room()
     assert os.eventfd_read(setup.room_bell) >= 1
     assert setup.reader.lost_bytes == 0
@@ -212,7 +212,7 @@ def test_while_readers_keep_up_the_same_memory_is_used_again(lossless: bool) -> 
         data = bytes([number % 251]) * CHUNK
         setup.data(1, 0, data, 0)
         (record,) = setup.read_all()
-        assert isinstance(record, Record) and record.data == data
+        assert isinstance(record, RingRecord) and record.data == data
         assert place(setup) <= HOT and setup.writer.has_room()
     assert setup.reader.lost_bytes == 0
 
@@ -228,9 +228,9 @@ def test_a_reader_that_hangs_costs_no_fresh_memory_and_comes_back_with_exact_los
     assert max(places[:12]) > HOT  # first all of the room is used, so that nothing is lost that need not be
     assert max(places[20:]) <= HOT
     setup.snapshot(1)
-    got = [record for record in setup.read_all() if not isinstance(record, Record) or record.kind == Kind.DATA]
+    got = [record for record in setup.read_all() if not isinstance(record, RingRecord) or record.kind == Kind.DATA]
     lost = sum(record.nbytes for record in got if isinstance(record, Lost))
-    read = sum(len(record.data) for record in got if isinstance(record, Record))
+    read = sum(len(record.data) for record in got if isinstance(record, RingRecord))
     setup.data(1, 0, b"y" * 10, 0)
     for record in setup.read_all():
         if isinstance(record, Lost):
@@ -247,7 +247,7 @@ def test_a_reader_that_must_not_lose_any_is_never_passed_over() -> None:
     while setup.writer.has_room():
         setup.data(1, 0, b"x" * CHUNK, 0)
     written = setup.streams[1, 0]
-    assert sum(len(r.data) for r in setup.read_all() if isinstance(r, Record) and r.kind == Kind.DATA) == written
+    assert sum(len(r.data) for r in setup.read_all() if isinstance(r, RingRecord) and r.kind == Kind.DATA) == written
     assert setup.reader.lost_bytes == 0
 
 
@@ -273,7 +273,7 @@ def test_bytes_that_are_being_read_stay_where_they_are() -> None:
             if record is None:
                 records = setup.reader.read(chance.randrange(1, 20))
                 continue
-            assert isinstance(record, Record) and record.data == written[taken]
+            assert isinstance(record, RingRecord) and record.data == written[taken]
             taken += 1
     list(records)
     assert taken > 500 and rewound > 5 and setup.reader.lost_bytes == 0
@@ -290,5 +290,5 @@ def test_a_burst_after_the_same_memory_was_used_again_is_not_taken_for_a_hung_re
         written = [bytes([burst, number]) * 10_000 for number in range(burst * 14)]
         for data in written:
             setup.data(1, 0, data, 0)
-        assert [r.data for r in setup.read_all() if isinstance(r, Record)] == written
+        assert [r.data for r in setup.read_all() if isinstance(r, RingRecord)] == written
     assert setup.reader.lost_bytes == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import Recorder, open_capture
-from barnabas.captures.serving import Offer
+from barnabas.captures.serving import OfferMode
 from barnabas.proxy.serve import OnMiss, Served, ServeError
 from barnabas.proxy.serve.events import NameTaken, Serving, WaitsForProducer
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -159,7 +159,7 @@ def test_an_unrecorded_request_fails_with_a_reason(recorded):
 
 
 def test_answerable_offers_no_more_than_was_recorded(recorded):
-    with Served(recorded("two-members"), offer=Offer.ANSWERABLE) as served:
+    with Served(recorded("two-members"), offer=OfferMode.ANSWERABLE) as served:
         assert two_members(served)[0] == {0: 2, 1: 2}
 
 

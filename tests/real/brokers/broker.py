@@ -27,7 +27,7 @@ from barnabas.ui.testing.kafka import (
     settings,
     write_properties,
 )
-from barnabas.ui.testing.kafka_release import KafkaFailed, Release
+from barnabas.ui.testing.kafka_release import KafkaFailed, KafkaJars
 from harness.waiting import PATIENCE
 
 __all__ = ["HOST", "JVM", "REPOSITORY", "BrokerFailed", "Cluster", "Node", "answers_api_versions", "data_folder", "free_ports"]
@@ -108,7 +108,7 @@ def start_cluster(
     ``controllers`` nodes are controllers, too; ``jars``: another release than that of ``make broker``, from 3.9 on;
     ``options`` of the JVMs stand instead of the archive of classes. Raises BrokerFailed.
     """
-    release = Release(jars or jar_directory())
+    release = KafkaJars(jars or jar_directory())
     if options is None:
         options = [f"-XX:SharedArchiveFile={release.classes}"] if release.classes.exists() else []
     more = dict(listeners or {})

@@ -8,7 +8,7 @@ The archive is the pytest plugin's (``ui/testing/kafka.py``); here is what is do
 from __future__ import annotations
 
 from barnabas.ui.testing.kafka import archive, prepare
-from barnabas.ui.testing.kafka_release import Release
+from barnabas.ui.testing.kafka_release import KafkaJars
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness.waiting import PATIENCE
@@ -34,7 +34,7 @@ def use(bootstrap: str) -> None:
 
 
 if __name__ == "__main__":
-    release = Release(jar_directory())
+    release = KafkaJars(jar_directory())
     release.classes.unlink(missing_ok=True)
     archive(release, use)
     prepare(release)

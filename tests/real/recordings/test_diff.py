@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.diff import Kind, Level, Report, compare
+from barnabas.captures.diff import DifferenceKind, DiffReport, Level, compare
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
 from confluent_kafka import Consumer
@@ -26,12 +26,12 @@ def record(broker: tuple[str, int], folder: Path, work: Callable[[str], Any]) ->
     return folder
 
 
-def difference(a: Path, b: Path) -> Report:
+def difference(a: Path, b: Path) -> DiffReport:
     with open_capture(a) as one, open_capture(b) as other:
         return compare(one.exchanges(), other.exchanges())
 
 
-def lines(report: Report, level: Level) -> list[str]:
+def lines(report: DiffReport, level: Level) -> list[str]:
     return [f"{d.level.word} {d.kind} {d.api} {d.what}: {d.a} -> {d.b}" for d in report.above(level)]
 
 
@@ -84,7 +84,7 @@ def test_a_client_as_old_as_another_release_shows_in_its_versions(broker, topic,
     a = record(broker.addresses[0], tmp_path / "old", old)
     b = record(broker.addresses[0], tmp_path / "new", functools.partial(few_records, topic=topic))
     report = difference(a, b)
-    versions = {d.api: (d.a, d.b) for d in report.differences if d.kind is Kind.VERSION}
+    versions = {d.api: (d.a, d.b) for d in report.differences if d.kind is DifferenceKind.VERSION}
     assert {"Produce", "Fetch"} <= set(versions)
     assert not [d for d in report.differences if d.level is Level.HIGH]
     produce = versions["Produce"]
@@ -96,9 +96,9 @@ def test_the_same_program_at_a_broker_of_today_and_of_2017(broker, old_broker, t
     a = record(broker.addresses[0], tmp_path / "today", work)
     b = record(old_broker.address, tmp_path / "2017", work)
     report = difference(a, b)
-    versions = {d.api: (d.a, d.b) for d in report.differences if d.kind is Kind.VERSION}
+    versions = {d.api: (d.a, d.b) for d in report.differences if d.kind is DifferenceKind.VERSION}
     assert {"Produce", "Fetch", "Metadata"} <= set(versions)
-    offers = {d.what: (d.a, d.b) for d in report.differences if d.kind is Kind.OFFER}
+    offers = {d.what: (d.a, d.b) for d in report.differences if d.kind is DifferenceKind.OFFER}
     assert offers["offered versions of Produce"][1] == "0-2"
     assert offers["offered versions of DescribeCluster"][1] == ""
-    assert not [d for d in report.differences if d.kind is Kind.RECORDS]
+    assert not [d for d in report.differences if d.kind is DifferenceKind.RECORDS]

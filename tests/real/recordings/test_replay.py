@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.replay.mapping import Names
+from barnabas.captures.replay.mapping import NameMap
 from barnabas.captures.replay.policy import Policy
-from barnabas.captures.replay.report import Report
+from barnabas.captures.replay.report import ReplayReport
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
 from barnabas.proxy.replay.session import Replay
@@ -83,7 +83,7 @@ def committed(bootstrap: str, *only: str) -> dict[str, dict[tuple[str, int], int
         return found
 
 
-def as_text(report: Report) -> str:
+def as_text(report: ReplayReport) -> str:
     document = report.to_dict()
     document.pop("latency")
     return json.dumps(document, indent=1, default=str)
@@ -109,7 +109,7 @@ def test_both_clusters_hold_the_same(name: str, alike: Cluster, target: Cluster,
 def test_at_full_speed_with_other_names(broker: Cluster, target: Cluster, tmp_path: Path) -> None:
     run, name = "hurried", "kafka-python transactions"
     assert record(broker.addresses[0], tmp_path / "rec", WORKLOADS[name], run) == expected(name)
-    names = Names(
+    names = NameMap(
         topics={f"payments-{run}": "payments-b", f"ledger-{run}": "ledger-b"},
         groups={f"booking-{run}": "booking-b"},
         transactional_ids={f"booker-{run}": "booker-b"},

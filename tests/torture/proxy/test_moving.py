@@ -14,7 +14,7 @@ import pytest
 from barnabas import decoder
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
-from barnabas.proxy.ring.reader import Record
+from barnabas.proxy.ring.reader import RingRecord
 from barnabas.proxy.ring.ring import Kind
 from harness.run.slices import only, thin
 from torture.proxy.peers.stepped_relay import BROKER, cut
@@ -85,7 +85,7 @@ def in_ring(relay: WiredRelay) -> list[Any]:
     return [
         (r.kind, r.direction, bytes(r.data), r.first_frame)
         for r in relay.read()
-        if isinstance(r, Record) and r.kind in kinds
+        if isinstance(r, RingRecord) and r.kind in kinds
     ]
 
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from barnabas.captures import Capture
 from barnabas.errors import BarnabasError
-from barnabas.proxy.control.auth import Refused
+from barnabas.proxy.control.auth import AccessRefused
 from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.screen import web
@@ -55,19 +55,19 @@ def test_the_token_opens_and_nothing_else_does() -> None:
         ({"Host": "127.0.0.1.barnabas.example"}, {"token": access.token}, {}),
         ({}, {"token": access.token}, {}),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(AccessRefused) as refused:
             access.check(headers, query, cookies)
         assert refused.value.status == 403
     access.check_socket(own | {"Origin": "http://127.0.0.1:8123"})
     for origin in ({}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:8124"}, {"Origin": "https://barnabas.example"}):
-        with pytest.raises(Refused):
+        with pytest.raises(AccessRefused):
             access.check_socket(own | origin)
 
 
 def test_a_server_that_others_reach_takes_any_name_and_still_asks_for_the_token() -> None:
     access = Access("0.0.0.0", 8123)
     access.check({"Host": "lab.example:8123"}, {"token": access.token}, {})
-    with pytest.raises(Refused):
+    with pytest.raises(AccessRefused):
         access.check({"Host": "lab.example:8123"}, {}, {})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from ....captures import Row
-from ....decoder.compat import ClientTracker, ObservedClient, Request
+from ....decoder.compat import ClientTracker, IndexedRequest, ObservedClient
 from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ...safe import visible
 from ..common.opening import open_or_fail
@@ -33,8 +33,8 @@ def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
     return seen.clients(), notes
 
 
-def _request(row: Row) -> Request:
-    return Request(
+def _request(row: Row) -> IndexedRequest:
+    return IndexedRequest(
         row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
         row.time_ns, row.error, row.state, row.correlation_id,
     )  # fmt: skip
@@ -47,7 +47,7 @@ def client_line(client: ObservedClient) -> str:
     return f"{name}  {software}  {client.host or 'address unknown'}"
 
 
-class ClientIdentity(TypedDict):
+class IdentityDocument(TypedDict):
     """Who a client is and when it was there, as JSON. `old_formats`: batches by magic, as text."""
 
     client_id: str | None
@@ -63,7 +63,7 @@ class ClientIdentity(TypedDict):
     old_formats: dict[str, int]
 
 
-def client_identity(client: ObservedClient) -> ClientIdentity:
+def client_identity(client: ObservedClient) -> IdentityDocument:
     """The client for JSON."""
     return {
         "client_id": client.client_id or None,

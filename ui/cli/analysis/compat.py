@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from ....decoder.compat import ClientReport, ObservedClient, Reason, Report, Verdict, report
+from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, Verdict, report
 from ...safe import visible
 from ...times import moment
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.local_time import Local
 from ..common.output import table_console, warn
-from .clients import ClientIdentity, client_identity, client_line, watch
+from .clients import IdentityDocument, client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 _STYLES = {Verdict.WORKS: "green", Verdict.MAY_BREAK: "yellow", Verdict.BREAKS: "bold red"}
 
 
-class FailOn(StrEnum):
+class FailOnVerdict(StrEnum):
     """Which verdict makes the exit status 1."""
 
     BREAKS = "breaks"
@@ -49,7 +49,7 @@ def compat(
         Path | None, typer.Option("--md", help="Write Markdown, for a ticket; - prints it.", metavar="FILE")
     ] = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="Exit status 1 if a client has this verdict, or a worse one.")
+        FailOnVerdict | None, typer.Option("--fail-on", help="Exit status 1 if a client has this verdict, or a worse one.")
     ] = None,
     local: Local = False,
 ) -> None:
@@ -74,12 +74,12 @@ def compat(
     if not as_json and str(md_file) != "-":
         _print(table_console(), found)
     warn(notes)
-    limit = {FailOn.BREAKS: Verdict.BREAKS, FailOn.MAY_BREAK: Verdict.MAY_BREAK}
+    limit = {FailOnVerdict.BREAKS: Verdict.BREAKS, FailOnVerdict.MAY_BREAK: Verdict.MAY_BREAK}
     if fail_on is not None and found.worst >= limit[fail_on]:
         raise typer.Exit(1)
 
 
-def counts(found: Report) -> str:
+def counts(found: CompatReport) -> str:
     """``"2 break, 1 may break, 5 work"``"""
     breaks, may, work = (found.count(v) for v in (Verdict.BREAKS, Verdict.MAY_BREAK, Verdict.WORKS))
     return f"{breaks} break{'s' * (breaks == 1)}, {may} may break, {work} work{'s' * (work == 1)}"
@@ -106,7 +106,7 @@ def _usage(reason: Reason) -> str:
 # --- on a terminal -----------------------------------------------------------------------------------------
 
 
-def _print(console: Console, found: Report) -> None:
+def _print(console: Console, found: CompatReport) -> None:
     from rich.text import Text
 
     console.print(Text(f"against brokers of Kafka {found.against.name}: {counts(found)}", "bold"))
@@ -149,7 +149,7 @@ class ReasonDocument(TypedDict):
     last_seen_ns: int | None
 
 
-class ClientDocument(ClientIdentity):
+class ClientDocument(IdentityDocument):
     """A client and its verdict, as JSON."""
 
     verdict: str
@@ -168,7 +168,7 @@ class CompatDocument(TypedDict):
     clients: list[ClientDocument]
 
 
-def _document(found: Report) -> CompatDocument:
+def _document(found: CompatReport) -> CompatDocument:
     return {
         "against": found.against.name,
         "worst": found.worst.text,
@@ -218,7 +218,7 @@ def _code(text: str) -> str:
     return "`" + visible(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
-def markdown(found: Report) -> str:
+def markdown(found: CompatReport) -> str:
     """The report for a ticket: a table of the clients, and a section for each that does not simply work."""
     lines = [f"# Clients against Kafka {found.against.name}", "", f"{counts(found)}.", ""]
     lines += ["| verdict | client id | software | address | requests | last seen |", "|---|---|---|---|---|---|"]
@@ -248,7 +248,7 @@ def _mark(verdict: Verdict) -> str:
     return f'<span class="{verdict.text.split()[0]}">{verdict.text}</span>'
 
 
-def html(found: Report) -> str:
+def html(found: CompatReport) -> str:
     """The report as one page."""
     title = f"Clients against Kafka {found.against.name}"
     heads = ("verdict", "client id", "software", "address", "requests", "last seen")

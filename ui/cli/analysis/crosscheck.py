@@ -15,7 +15,7 @@ from ..common.opening import open_or_fail
 from ..common.progress import Progress
 
 if TYPE_CHECKING:
-    from ....captures.foreign.crosscheck import Checked, Difference
+    from ....captures.foreign.crosscheck import Checked, Disagreement
 
 _PRINTED = 3
 """Differences of one kind of message that are shown."""
@@ -33,10 +33,10 @@ def crosscheck(
     again by Kafka's definition of the message, and when that gives the very same bytes, Wireshark is. Needs tshark and
     barnabas[tshark]. The exit status is 1 if Barnabas is wrong somewhere.
     """
-    from ....captures.foreign.crosscheck import Crosscheck, Outcome
+    from ....captures.foreign.crosscheck import Crosscheck, CrosscheckOutcome
 
-    found: dict[Outcome, dict[str, list[Checked]]] = {outcome: {} for outcome in Outcome}
-    count: Counter[Outcome] = Counter()
+    found: dict[CrosscheckOutcome, dict[str, list[Checked]]] = {outcome: {} for outcome in CrosscheckOutcome}
+    count: Counter[CrosscheckOutcome] = Counter()
     fields = read = 0
     with open_or_fail(capture) as opened:
         crosscheck = Crosscheck(opened)
@@ -48,19 +48,19 @@ def crosscheck(
                 fields += checked.compared
                 if as_json:
                     sys.stdout.write(json.dumps(checked.to_dict()) + "\n")
-                elif checked.outcome is not Outcome.AGREED:
+                elif checked.outcome is not CrosscheckOutcome.AGREED:
                     found[checked.outcome].setdefault(checked.message, []).append(checked)
     if not as_json:
         frames = sum(count.values())
         print(f"Wireshark {crosscheck.wireshark.version} reads {frames} frames as Kafka; {fields} fields were compared")
         if not frames:
             print("Nothing to compare: Wireshark sees no Kafka in this capture")
-        for outcome in Outcome:
+        for outcome in CrosscheckOutcome:
             if count[outcome]:
                 print(f"\n{count[outcome]} {outcome.value}")
                 for message, frames_of_it in found[outcome].items():
                     _print(message, frames_of_it)
-    if count[Outcome.BARNABAS]:
+    if count[CrosscheckOutcome.BARNABAS]:
         raise typer.Exit(1)
 
 
@@ -76,6 +76,6 @@ def _print(message: str, frames: list[Checked]) -> None:
         print(f"    and {len(first.differences) - _PRINTED} more differences")
 
 
-def _line(difference: Difference) -> str:
+def _line(difference: Disagreement) -> str:
     where = "whole frame" if difference.start < 0 else f"bytes {difference.start} to {difference.end - 1}"
     return f"{where}: Wireshark {difference.wireshark}; Barnabas {difference.barnabas}"

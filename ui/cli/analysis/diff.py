@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....captures.diff import Difference, Kind, Latency, Level, Report, compare
+from ....captures.diff import Difference, DifferenceKind, DiffReport, Latency, Level, compare
 from ...safe import visible
 from ..common.failure import write_text
 from ..common.html_page import page, row, table, text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _STYLES = {Level.HIGH: "bold red", Level.MEDIUM: "yellow", Level.LOW: "cyan", Level.NOISE: "dim"}
 
 
-class By(StrEnum):
+class GroupBy(StrEnum):
     """How differences are put together."""
 
     API = "api"
@@ -32,7 +32,7 @@ class By(StrEnum):
     """by what a request belongs to: a group, a transaction, the records of a topic, the cluster"""
 
 
-class FailOn(StrEnum):
+class FailOnLevel(StrEnum):
     """Which differences make the exit status 1."""
 
     HIGH = "high"
@@ -40,10 +40,10 @@ class FailOn(StrEnum):
     LOW = "low"
 
 
-GROUPS: dict[By, Callable[[Difference], str]] = {
-    By.API: lambda found: found.api,
-    By.CLIENT: lambda found: found.client or "(all clients)",
-    By.CONNECTION: lambda found: found.scope or "(everywhere)",
+GROUPS: dict[GroupBy, Callable[[Difference], str]] = {
+    GroupBy.API: lambda found: found.api,
+    GroupBy.CLIENT: lambda found: found.client or "(all clients)",
+    GroupBy.CONNECTION: lambda found: found.scope or "(everywhere)",
 }
 
 
@@ -51,14 +51,14 @@ def diff(
     a: Annotated[Path, typer.Argument(help="A recording: a directory, a segment, a pcap or pcapng file.")],
     b: Annotated[Path, typer.Argument(help="The one to compare it with.")],
     by: Annotated[
-        By, typer.Option("--by", help="Put differences together by API, client, or what they belong to.")
-    ] = By.API,
+        GroupBy, typer.Option("--by", help="Put differences together by API, client, or what they belong to.")
+    ] = GroupBy.API,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: Annotated[
         Path | None, typer.Option("--html", help="Write a page that needs nothing else.", metavar="FILE")
     ] = None,
     fail_on: Annotated[
-        FailOn | None, typer.Option("--fail-on", help="Exit status 1 if there is a difference of this level, or worse.")
+        FailOnLevel | None, typer.Option("--fail-on", help="Exit status 1 if there is a difference of this level, or worse.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also what timing explains: polls, retries, offsets, other orders.")
@@ -80,28 +80,28 @@ def diff(
         raise typer.Exit(1)
 
 
-def _compare(a: Path, b: Path) -> Report:
+def _compare(a: Path, b: Path) -> DiffReport:
     with open_or_fail(a) as first, open_or_fail(b) as second:
         report = compare(first.exchanges(), second.exchanges(), str(a), str(b))
         warn((first.note, second.note))
         return report
 
 
-def _grouped(report: Report, by: By, everything: bool) -> dict[str, list[Difference]]:
+def _grouped(report: DiffReport, by: GroupBy, everything: bool) -> dict[str, list[Difference]]:
     groups: dict[str, list[Difference]] = {}
     for found in report.above(Level.NOISE if everything else Level.LOW):
         groups.setdefault(GROUPS[by](found), []).append(found)
     return groups
 
 
-def _noise(report: Report) -> int:
+def _noise(report: DiffReport) -> int:
     return len(report.differences) - len(report.above(Level.LOW))
 
 
 LATENCIES = ("API", "A", "p50 ms", "p99 ms", "B", "p50 ms", "p99 ms")
 
 
-def _latencies(report: Report) -> Iterator[list[str]]:
+def _latencies(report: DiffReport) -> Iterator[list[str]]:
     """Rows under `LATENCIES`: requests and latencies of every API on both sides."""
     for api in sorted({*report.a.apis, *report.b.apis}):
         cells = [api]
@@ -121,7 +121,7 @@ def _numbers(found: Difference, label: str) -> str:
 # --- on a terminal -----------------------------------------------------------------------------------------
 
 
-def _print(console: Console, report: Report, by: By, everything: bool) -> None:
+def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -150,16 +150,16 @@ def _print(console: Console, report: Report, by: By, everything: bool) -> None:
     console.print(latencies)
 
 
-def _line(found: Difference, by: By) -> Text:
+def _line(found: Difference, by: GroupBy) -> Text:
     from rich.text import Text
 
-    words = found.what if by is By.API else f"{found.api} {found.what}"
-    client, belongs_to = found.client if by is not By.CLIENT else "", found.scope if by is not By.CONNECTION else ""
+    words = found.what if by is GroupBy.API else f"{found.api} {found.what}"
+    client, belongs_to = found.client if by is not GroupBy.CLIENT else "", found.scope if by is not GroupBy.CONNECTION else ""
     where, numbers = ", ".join(filter(None, (client, belongs_to))), _numbers(found, ": number")
     return Text.assemble(
         ("  " + f"{found.level.word:<7}", _STYLES[found.level]), visible(words),
         ": ", (visible(found.a) or "-", "bold"), " → ", (visible(found.b) or "-", "bold"),
-        f" ({found.count}×)" if found.count > 1 and found.kind is not Kind.ONLY else "",
+        f" ({found.count}×)" if found.count > 1 and found.kind is not DifferenceKind.ONLY else "",
         (f"  {visible(where)}" if where else "", "dim"), (f"  {numbers}" if numbers else "", "dim"),
     )  # fmt: skip
 
@@ -167,7 +167,7 @@ def _line(found: Difference, by: By) -> Text:
 # --- as a page ---------------------------------------------------------------------------------------------
 
 
-def html(report: Report, by: By, everything: bool) -> str:
+def html(report: DiffReport, by: GroupBy, everything: bool) -> str:
     """The report as one page; `everything`: noise as well."""
     sides = []
     for letter, side in (("A", report.a), ("B", report.b)):

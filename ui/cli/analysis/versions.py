@@ -16,7 +16,7 @@ from ....proxy.events import Address
 from ...safe import visible
 from ..common.address import parse
 from ..common.output import table_console, warn
-from .clients import ClientIdentity, client_identity, client_line, watch
+from .clients import IdentityDocument, client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,13 +120,13 @@ class ApiUse(TypedDict):
     limit: str
 
 
-class ClientVersions(ClientIdentity):
+class ClientVersions(IdentityDocument):
     """A client and the APIs it uses, as JSON."""
 
     apis: list[ApiUse]
 
 
-class BrokerVersions(TypedDict):
+class BrokerOffers(TypedDict):
     """What a broker offers, as JSON: its possible releases, the likeliest first; ranges [first, last] by API key, as text."""
 
     address: str
@@ -218,7 +218,7 @@ def _differing(found: Iterable[ObservedBroker]) -> set[int]:
     return {key for key in keys if len({table.get(key) for table in tables}) > 1}
 
 
-def _broker_document(broker: ObservedBroker) -> BrokerVersions:
+def _broker_document(broker: ObservedBroker) -> BrokerOffers:
     return {
         "address": broker.address,
         "releases": [match.name for match in broker.releases],

@@ -23,7 +23,7 @@ from ..common.output import print_json, warn
 
 if TYPE_CHECKING:
     from ....captures.reading.storage import Place
-    from ....captures.reports import Engine, Report
+    from ....captures.reports import QueryEngine, Report
 
 _PRINTED = 15
 """Rows of one table on a terminal."""
@@ -56,7 +56,7 @@ _BARS = {
 }
 
 
-class By(StrEnum):
+class ReportEngine(StrEnum):
     """Who computes."""
 
     DUCKDB = "duckdb"
@@ -87,7 +87,7 @@ def report(
         Path | None, typer.Option("--csv", help="Write a CSV file per report.", metavar="DIR")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
-    by: Annotated[By, typer.Option("--engine", help="Who computes; Spark needs Java.")] = By.DUCKDB,
+    by: Annotated[ReportEngine, typer.Option("--engine", help="Who computes; Spark needs Java.")] = ReportEngine.DUCKDB,
     master: Annotated[str, typer.Option("--master", help="Spark's master, with --engine spark.")] = "local[2]",
     local: Local = False,
 ) -> None:
@@ -140,8 +140,8 @@ def _tables(directory: Place) -> Iterator[Place]:
 
 
 @contextmanager
-def _engine(by: By, folder: Place, master: str) -> Iterator[Engine]:
-    if by is By.DUCKDB:
+def _engine(by: ReportEngine, folder: Place, master: str) -> Iterator[QueryEngine]:
+    if by is ReportEngine.DUCKDB:
         from ....captures.reports.duck import Duck
 
         with Duck(folder) as duck:

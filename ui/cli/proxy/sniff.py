@@ -19,7 +19,7 @@ from ..protocol.filter import compiled
 from .options import RecordingOptions
 
 
-class By(StrEnum):
+class CaptureProgram(StrEnum):
     """Who takes the packets."""
 
     DUMPCAP = "dumpcap"
@@ -43,7 +43,7 @@ def sniff(
         bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets of the protocol.")
     ] = True,
     by: Annotated[
-        By | None,
+        CaptureProgram | None,
         typer.Option("--by", help="Who takes the packets (default: dumpcap or tcpdump if installed, else a socket)."),
     ] = None,
     *,

@@ -20,7 +20,7 @@ from ..protocol.filter import compiled
 
 if TYPE_CHECKING:
     from ....captures.foreign.importer import Importer
-    from ....captures.pcap.sources import Source
+    from ....captures.pcap.sources import CaptureSource
 
 
 def import_(
@@ -75,7 +75,7 @@ def import_(
         raise typer.Exit(130)
 
 
-def _read(importer: Importer, sources: list[Source]) -> None:
+def _read(importer: Importer, sources: list[CaptureSource]) -> None:
     """Read all files."""
     total = sum(source.known or source.path.stat().st_size for source in sources if source.path != Path("-"))
     done = 0
@@ -91,21 +91,21 @@ def _read(importer: Importer, sources: list[Source]) -> None:
 
 
 @contextmanager
-def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[Source]]:
+def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[CaptureSource]]:
     """The files, oldest first, decrypted with a key log. Raises Failure for a file that is no capture."""
     from ....captures.foreign.decrypt import decrypted
-    from ....captures.pcap.sources import Source
+    from ....captures.pcap.sources import CaptureSource
     from ....captures.reading.reindex import first_time, read_identity
 
     if keylog is not None and not keylog.is_file():
         raise Failure(f"{visible(str(keylog))} does not exist; clients write it when SSLKEYLOGFILE names a file")
-    sources: list[Source] = []
+    sources: list[CaptureSource] = []
     try:
         for path in paths:
             with cannot_read(path):
                 if path.is_dir():
                     raise IsADirectoryError(21, "it is a directory, give its files")
-                sources.append(Source(path))
+                sources.append(CaptureSource(path))
         for source in sources:
             with cannot_read(source.path):
                 if read_identity(source.file, str(source.path)) is not None:

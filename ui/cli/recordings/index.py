@@ -17,7 +17,7 @@ from ..common.opening import cannot_read
 from ..common.progress import Progress
 
 if TYPE_CHECKING:
-    from ....captures.reading.verify import Verdict
+    from ....captures.reading.verify import FileCheck
 
 
 def index(
@@ -54,9 +54,9 @@ def index(
         raise typer.Exit(1)
 
 
-def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[Verdict]:
+def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[FileCheck]:
     """What is found about each file; with a line on a terminal when it takes long."""
-    from ....captures.reading.verify import UNREADABLE, Verdict, verify
+    from ....captures.reading.verify import UNREADABLE, FileCheck, verify
 
     total = sum(_size(path) for path in files)
     before = 0
@@ -71,7 +71,7 @@ def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[Verdict]:
             except FileNotFoundError:
                 continue  # it was completed and renamed, or removed
             except OSError as error:
-                yield Verdict(path, UNREADABLE, note=f"{error.filename or path}: {error.strerror or error}")
+                yield FileCheck(path, UNREADABLE, note=f"{error.filename or path}: {error.strerror or error}")
             before += _size(path)
 
 

@@ -47,11 +47,11 @@ def merge(
     Every connection stays one of its own. Where two captures hold one with the same two ends at the same time, the client
     of the second is shown as HOST#2, or after its capture's number.
     """
-    from ....captures.transform.merge import Merge, Source
+    from ....captures.transform.merge import Merge, MergeInput
     from ....captures.transform.write import Writer
 
     shifts = [_shift(text, captures) for text in shift or ()]
-    sources = [Source(path, sum(by for of, by in shifts if of == path)) for path in captures]
+    sources = [MergeInput(path, sum(by for of, by in shifts if of == path)) for path in captures]
     for path in captures:
         if str(path) != "-" and not path.exists():
             with cannot_read(path):

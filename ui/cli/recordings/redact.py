@@ -18,9 +18,9 @@ from ..common.progress import Progress
 from .transform_output import AsJson, Force, Output, Ports, output_directory, print_summary, summary_line, write_origin
 
 if TYPE_CHECKING:
-    from ....captures.transform.fields import Kind
+    from ....captures.transform.fields import RedactionKind
     from ....captures.transform.redact import Redaction
-    from ....captures.transform.verify import Verdict
+    from ....captures.transform.verify import Verification
     from ....captures.transform.write import Writer
 
 _LEFT_SHOWN = 5
@@ -28,7 +28,7 @@ _LEFT_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class KindOptions:
-    """What is replaced, by the names of `Kind`."""
+    """What is replaced, by the names of `RedactionKind`."""
 
     PANEL = "What to replace (everything, if nothing is named)"
 
@@ -44,12 +44,12 @@ class KindOptions:
     clusters: Annotated[bool, option("Cluster ids and racks.")] = False
     all: Annotated[bool, option("All of these.")] = False
 
-    def kinds(self) -> frozenset[Kind]:
+    def kinds(self) -> frozenset[RedactionKind]:
         """Every kind where none is named."""
-        from ....captures.transform.fields import Kind
+        from ....captures.transform.fields import RedactionKind
 
-        named = frozenset(kind for kind in Kind if getattr(self, kind.value))
-        return named if named and not self.all else frozenset(Kind)
+        named = frozenset(kind for kind in RedactionKind if getattr(self, kind.value))
+        return named if named and not self.all else frozenset(RedactionKind)
 
 
 @with_option_groups
@@ -139,7 +139,7 @@ def _redact(
     print_summary(as_json, summary, _lines(writer, redaction, verdict, output))
 
 
-def _verified(place: Path, redaction: Redaction) -> Verdict:
+def _verified(place: Path, redaction: Redaction) -> Verification:
     """Search the written files for originals."""
     from ....captures.transform.verify import Verifier
 
@@ -163,7 +163,7 @@ def _verified(place: Path, redaction: Redaction) -> Verdict:
     return verifier.verdict
 
 
-def _refuse(verdict: Verdict) -> None:
+def _refuse(verdict: Verification) -> None:
     """Raise Failure with the remaining names. They are shown nowhere else; who redacts knows them."""
     shown = [
         f"  {visible(original)!r} {sum(places.values())} times ({', '.join(sorted(places))})"
@@ -177,7 +177,7 @@ def _refuse(verdict: Verdict) -> None:
     )
 
 
-def _lines(writer: Writer, redaction: Redaction, verdict: Verdict | None, output: Path) -> list[str]:
+def _lines(writer: Writer, redaction: Redaction, verdict: Verification | None, output: Path) -> list[str]:
     counts = redaction.counts
     replaced = ", ".join(f"{count} {kind}" for kind, count in redaction.distinct.items() if count)
     lines = [summary_line(writer, "", output)]

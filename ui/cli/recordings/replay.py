@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from ....captures.replay.dry_run import PlannedRequest, planned_requests
-from ....captures.replay.mapping import IdMapping, Names
+from ....captures.replay.mapping import IdMapping, NameMap
 from ....captures.replay.policy import Policy
 from ....captures.replay.preparer import Preparer
-from ....captures.replay.report import Report
+from ....captures.replay.report import ReplayReport
 from ....proxy.replay.player import Player
 from ....proxy.replay.session import Replay
 from ....proxy.replay.settings import Order, Pace, Settings
@@ -34,7 +34,7 @@ _ERASE = "\r\x1b[K"
 _EXAMPLES = 20
 
 
-class FailOn(StrEnum):
+class FailOnResult(StrEnum):
     """What ends the command with status 1."""
 
     DIFFERENCES = "differences"
@@ -95,9 +95,9 @@ class NameOptions:
     transactional_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
     client_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
 
-    def names(self) -> Names:
+    def names(self) -> NameMap:
         """Parse the pairs. Raises Failure."""
-        return Names(
+        return NameMap(
             _pairs(self.topic_map, "--topic-map"),
             _pairs(self.group_map, "--group-map"),
             _pairs(self.transactional_id_map, "--transactional-id-map"),
@@ -121,7 +121,7 @@ def replay(
         Path | None, typer.Option("--report", help="Write the whole report as JSON.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the plan) as JSON.")] = False,
-    fail_on: Annotated[FailOn | None, typer.Option("--fail-on", help="End with status 1 when there are some.")] = None,
+    fail_on: Annotated[FailOnResult | None, typer.Option("--fail-on", help="End with status 1 when there are some.")] = None,
 ) -> None:
     """Send what a capture recorded to a broker again, and compare the answers with the recorded ones.
 
@@ -147,13 +147,13 @@ def replay(
             return
         found = plan.run(progress_line())
     _output(found, report, as_json)
-    if fail_on is FailOn.DIFFERENCES and found.count:
+    if fail_on is FailOnResult.DIFFERENCES and found.count:
         raise typer.Exit(1)
     if found.interrupted:
         raise typer.Exit(130)
 
 
-def _output(found: Report, file: Path | None, as_json: bool) -> None:
+def _output(found: ReplayReport, file: Path | None, as_json: bool) -> None:
     document = json_text(found.to_dict())
     if file is not None:
         write_text(file, f"{document}\n", "--report")
@@ -246,7 +246,7 @@ def progress_line() -> Callable[[Player], None]:
     return tick
 
 
-def print_report(report: Report) -> None:
+def print_report(report: ReplayReport) -> None:
     """The summary, then differences with examples, then what was left out."""
     if sys.stderr.isatty():
         print(_ERASE, end="", file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from ....captures.serving import Offer
+from ....captures.serving import OfferMode
 from ....proxy.serve import Contents, OnMiss, Served
 from ....proxy.serve.config import ServeConfig
 from ....proxy.serve.events import ServeEvent
@@ -64,13 +64,13 @@ def serve(
         ),
     ] = "produced",
     offer: Annotated[
-        Offer,
+        OfferMode,
         typer.Option(
             "--offer",
             help="The versions that clients are offered: recorded = those of the recorded broker, answerable = only "
             "what is in the recording.",
         ),
-    ] = Offer.RECORDED,
+    ] = OfferMode.RECORDED,
     contents: Annotated[
         Contents,
         typer.Option(

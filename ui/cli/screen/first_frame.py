@@ -12,8 +12,8 @@ from ..common.failure import Failure
 if TYPE_CHECKING:
     from ....captures import Capture
     from ....decoder.values import SchemaSource
-    from ...tui.first_frame import Opened
-    from ...tui.model.settings import Settings
+    from ...tui.first_frame import OpenedCapture
+    from ...tui.model.settings import ScreenSettings
 
 
 class ScreenOptions(TypedDict, total=False):
@@ -21,7 +21,7 @@ class ScreenOptions(TypedDict, total=False):
 
     theme: str
     ascii: bool
-    settings: Settings
+    settings: ScreenSettings
     schemas: SchemaSource | None
     locked: bool
 
@@ -44,9 +44,9 @@ def show_capture(path: Path, options: ScreenOptions | None = None) -> None:
         run_opening(lambda: _opened(path), title=str(path), **options)
 
 
-def _opened(path: Path) -> Opened:
+def _opened(path: Path) -> OpenedCapture:
     from ...safe import visible
-    from ...tui.first_frame import Opened
+    from ...tui.first_frame import OpenedCapture
     from ..common.opening import open_or_fail
 
     capture = open_or_fail(path, background=True)
@@ -54,7 +54,7 @@ def _opened(path: Path) -> Opened:
     about = f": {visible(capture.about)}" if capture.about else ""
     growing = capture.growing
     status = Reading(capture) if reading else None
-    return Opened(capture, f"{path}{about}", capture.live or growing, status, growing or not reading)
+    return OpenedCapture(capture, f"{path}{about}", capture.live or growing, status, growing or not reading)
 
 
 def screen_options(theme: str, ascii: bool, path: Path | None) -> ScreenOptions:

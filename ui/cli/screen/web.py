@@ -11,7 +11,7 @@ import typer
 from ....proxy.control.auth import is_loopback
 from ....proxy.supervisor.interpreter import python
 from ...safe import visible
-from ...web.server import Pages, available, until_stopped
+from ...web.server import PageServer, available, until_stopped
 from ..common.failure import Failure
 
 NOT_HANDED_ON = frozenset({"web", "host", "port", "pages", "served", "plain", "record"})
@@ -29,7 +29,7 @@ def serve_pages(context: typer.Context, title: str, host: str, port: int, most: 
     need_web()
     command = python("", "ui", f"--served={os.getpid()}")
     command += again(context)
-    pages = Pages(command, title=title, host=host, port=port, most=most)
+    pages = PageServer(command, title=title, host=host, port=port, most=most)
 
     def ready(address: str) -> None:
         typer.echo(address)

@@ -110,7 +110,7 @@ class Find(Dialog[str | None]):
             self.dismiss(self._found[position].name)
 
 
-class Ask(Dialog[str | None]):
+class AskDialog(Dialog[str | None]):
     """Asks for a line of text; None when cancelled."""
 
     DEFAULT_CSS = "Ask > Vertical { width: 80%; max-width: 90; }"
@@ -238,7 +238,7 @@ class Write(Dialog[str | None]):
         self.dismiss(self.query_one(TextArea).text)
 
 
-class Pages(Dialog[None]):
+class TextPages(Dialog[None]):
     """Shows a text, which must be `safe.visible`."""
 
     DEFAULT_CSS = """

@@ -31,7 +31,7 @@ from ....decoder.schema import facts
 from ....errors import BarnabasError
 from ...safe import visible
 from ..dialogs.dialogs import Dialog
-from ..widgets.field_tree import Field, FieldTree, Tree, headline
+from ..widgets.field_tree import FieldTree, Tree, TreeField, headline
 from ..widgets.palette import DARK, Cell, Palette
 
 RANGES: dict[str, tuple[int, int]] = {
@@ -204,7 +204,7 @@ def masked(value: Json) -> bool:
 class _Builder:
     def __init__(self, of: Plan, edits: Edits):
         self.plan, self.edits = of, edits
-        self.fields: list[Field] = []
+        self.fields: list[TreeField] = []
         self.plans: dict[str, FieldPlan] = {}
         self.values: dict[str, Json] = {}
 
@@ -213,14 +213,14 @@ class _Builder:
             if field.name in values:
                 self.field(field, values[field.name], depth, prefix + field.name)
         for tag in values.get(UNKNOWN_TAGS) or {}:
-            self.fields.append(Field(depth, f"(unknown tag {visible(str(tag))})", "kept as it is", "muted"))
+            self.fields.append(TreeField(depth, f"(unknown tag {visible(str(tag))})", "kept as it is", "muted"))
 
     def field(self, field: FieldPlan, value: Json, depth: int, path: str) -> None:
         changed = path in self.edits
         if changed:
             value = self.edits[path]
         at = len(self.fields)
-        line = Field(depth, field.name, path=path)
+        line = TreeField(depth, field.name, path=path)
         self.fields.append(line)
         if field.struct is not None and value is not None:
             if field.array:
@@ -243,7 +243,7 @@ class _Builder:
 
     def _element(self, of: StructPlan, item: Mapping[str, Json], number: int, depth: int, path: str) -> None:
         at = len(self.fields)
-        line = Field(depth, f"[{number}]", path=path)
+        line = TreeField(depth, f"[{number}]", path=path)
         self.fields.append(line)
         self.struct(of, item, depth + 1, path + ".")
         inside = self.fields[at + 1 :]
@@ -474,7 +474,7 @@ class EditTree(FieldTree):
         else:
             super().action_fold_or_unfold()
 
-    def _ask(self, field: Field) -> None:
+    def _ask(self, field: TreeField) -> None:
         if self.refused:
             self.notify(self.refused, severity="warning", timeout=3)
             return

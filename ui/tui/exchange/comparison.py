@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Capture, Row
-from ....captures.diff.field_pairs import Pair, pairs
+from ....captures.diff.field_pairs import FieldPair, pairs
 from ...safe import fit, visible
 from ...times import clock
 from ..keys import bindings
@@ -28,7 +28,7 @@ class PairLines(Lines):
     """Fields: name, left value, right value. A `str` among them is a heading."""
 
     def __init__(self) -> None:
-        self.pairs: list[Pair | str] = []
+        self.pairs: list[FieldPair | str] = []
 
     def count(self) -> int:
         return len(self.pairs)
@@ -61,11 +61,11 @@ class PairList(LineList):
         super().__init__(PairLines())
 
     @property
-    def pairs(self) -> list[Pair | str]:
+    def pairs(self) -> list[FieldPair | str]:
         """What is shown."""
         return self.source.pairs
 
-    def show(self, found: list[Pair | str]) -> None:
+    def show(self, found: list[FieldPair | str]) -> None:
         """Show other fields."""
         self.source.pairs = found
         self.restart()
@@ -89,7 +89,7 @@ class ComparisonScreen(SideScreen):
         super().__init__()
         self.capture, self.a, self.b = capture, a, b
         self.everything = False
-        self.found: list[tuple[str, list[Pair]]] = []
+        self.found: list[tuple[str, list[FieldPair]]] = []
         self.titles, self.list = TitleLine(), PairList()
 
     def body(self) -> Iterable[Widget]:
@@ -110,7 +110,7 @@ class ComparisonScreen(SideScreen):
         self._show()
 
     def _show(self) -> None:
-        lines: list[Pair | str] = []
+        lines: list[FieldPair | str] = []
         for name, found in self.found:
             differing = [pair for pair in found if not pair.same]
             real = sum(not pair.volatile for pair in differing)
@@ -163,7 +163,7 @@ class ComparisonScreen(SideScreen):
 
         def differs(at: int) -> bool:
             pair = self.list.pairs[at]
-            return isinstance(pair, Pair) and not pair.same and not pair.volatile
+            return isinstance(pair, FieldPair) and not pair.same and not pair.volatile
 
         if not self.list.move_to_next(step, differs):
             self.notify("There is no difference but those that come with any two runs.", timeout=3)

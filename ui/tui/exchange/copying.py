@@ -16,9 +16,9 @@ from ....decoder import Direction, Exchange
 from ....decoder.codec.present import payload_ranges
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
-from ..model.columns import Column
+from ..model.columns import ListColumn
 from ..model.filter_terms import cell_term
-from ..widgets.field_tree import Field
+from ..widgets.field_tree import TreeField
 from ..widgets.palette import Cell
 
 SHOWN = 60
@@ -32,14 +32,14 @@ class CopyFormat(NamedTuple):
     text: str | Callable[[], str]
 
 
-def of_cell(row: Row, column: Column) -> list[CopyFormat]:
+def of_cell(row: Row, column: ListColumn) -> list[CopyFormat]:
     """What stands in a column of the list, and the filter for it."""
     value = column.cell(row.number + 1, row)[0].strip()
     found = [CopyFormat(f"{column.title}", value)]
     return [*found, CopyFormat(f"filter for {column.title}", cell_term(row, column.field))] if column.field else found
 
 
-def of_field(field: Field | None, term: str) -> list[CopyFormat]:
+def of_field(field: TreeField | None, term: str) -> list[CopyFormat]:
     """A field's value as it is shown, its path, and the filter for it."""
     if field is None:
         return []

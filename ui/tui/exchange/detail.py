@@ -22,7 +22,7 @@ from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock
 from ..application import AppScreen
-from ..dialogs.dialogs import Ask, Pages, Pick
+from ..dialogs.dialogs import AskDialog, Pick, TextPages
 from ..keys import bar_words, bindings
 from ..model.columns import api, client_name, duration, result
 from ..model.filter_terms import api_term, combine, field_term
@@ -362,7 +362,7 @@ class DetailScreen(AppScreen[int]):
 
     def action_why(self) -> None:
         self.app.push_screen(
-            Pages("Why", why(self.exchange, self.request.palette, min(self.app.size.width * 9 // 10, 100) - 8))
+            TextPages("Why", why(self.exchange, self.request.palette, min(self.app.size.width * 9 // 10, 100) - 8))
         )
 
     def action_related(self) -> None:
@@ -449,7 +449,7 @@ class DetailScreen(AppScreen[int]):
                 self._wanted = text.lower()
                 self.action_match(1)
 
-        self.app.push_screen(Ask("Find in names and values", self._wanted), found)
+        self.app.push_screen(AskDialog("Find in names and values", self._wanted), found)
 
     def action_match(self, step: int) -> None:
         tree, wanted = self.chosen, self._wanted

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from ....captures import Row
 from ...safe import fit
 from ...times import heading
-from ..model.columns import USUAL, Column, layout
+from ..model.columns import USUAL, ListColumn, layout
 from ..model.rows import RowView, SortOrder
 from ..widgets.line_list import LineList
 from ..widgets.palette import Cell, Role
@@ -67,7 +67,7 @@ class ExchangeLines:
         self.tint_of: Callable[[Row], Role] = lambda row: ""
         self.comment: Callable[[Row], str | None] = lambda row: None
 
-    def columns(self, width: int) -> tuple[tuple[Column, int], ...]:
+    def columns(self, width: int) -> tuple[tuple[ListColumn, int], ...]:
         """The columns with their widths, `width` cells together, without the scroll bar and the marker."""
         return layout(width + 2, width + 1, self.wanted)
 
@@ -107,12 +107,12 @@ class ExchangeList(LineList):
         self.view = view
         self.sorted_by: SortOrder | None = None
 
-    def columns(self) -> tuple[tuple[Column, int], ...]:
+    def columns(self) -> tuple[tuple[ListColumn, int], ...]:
         """The columns with their widths, without the cells of the scroll bar and the marker."""
         return self.source.columns(self.app.size.width - 2)
 
     @property
-    def column(self) -> Column | None:
+    def column(self) -> ListColumn | None:
         """The chosen column; the last one, the result, while none is chosen."""
         columns = self.columns()
         return columns[min(self.source.cell, len(columns) - 1)][0] if columns else None

@@ -20,7 +20,7 @@ from ....decoder.filter import compile
 from ...safe import fit, visible
 from ...times import zone
 from ..application import AppScreen
-from ..dialogs.dialogs import Ask, Confirm, Pick
+from ..dialogs.dialogs import AskDialog, Confirm, Pick
 
 
 class ExportFormat(NamedTuple):
@@ -98,7 +98,7 @@ def export(screen: AppScreen[Any], ways: list[ExportFormat]) -> None:
     def chosen(position: int | None) -> None:
         if position is not None:
             way = ways[position]
-            screen.app.push_screen(Ask(f"Write {way.words} to", way.name), lambda name: _named(screen, way, name))
+            screen.app.push_screen(AskDialog(f"Write {way.words} to", way.name), lambda name: _named(screen, way, name))
 
     screen.app.push_screen(Pick("Export", [[(fit(way.words, 44), "name"), (way.name, "muted")] for way in ways], "choose a file"), chosen)
 

@@ -31,15 +31,15 @@ from ....decoder.codec.message import is_error_code, jsonable
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, Value, extra_plan, plan
 from ....decoder.codec.secrets import mask, secret_paths, shown
 from ....decoder.codec.truncated_frame import cut_fault
-from ....decoder.codec.walk import Span, Walker
+from ....decoder.codec.walk import FieldSpan, Walker
 from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
-from ....decoder.schema.notation import Field as DefinedField
+from ....decoder.schema.notation import FieldLine as DefinedField
 from ....decoder.values import SchemaSource, view
 from ...safe import visible
 from ...times import moment
-from ..widgets.field_tree import Field, Tree, headline
+from ..widgets.field_tree import Tree, TreeField, headline
 from ..widgets.palette import Cell, Role
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class BriefWalker(Walker):
             starts.append(at)
         self.position = at
         self.starts[path] = starts
-        self.spans.append(Span(path, start, at))
+        self.spans.append(FieldSpan(path, start, at))
         return []
 
     def _item(self, field: FieldPlan, path: str) -> Value:
@@ -131,10 +131,10 @@ def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMA
     return f"{visible(shown)}{more} ({found.kind}{schema}{note})"
 
 
-def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[Field]:
+def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[TreeField]:
     """The fields inside of a records field. Byte ranges count from the first byte of the records. Damaged bytes become a
     field; no exception is raised."""
-    lines: list[Field] = []
+    lines: list[TreeField] = []
     reached = 0
     try:
         for i, entry in enumerate(records.batches(data)):
@@ -143,7 +143,7 @@ def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO
             if isinstance(entry, records.Partial):
                 missing = "" if entry.missing is None else f", {entry.missing} bytes are missing"
                 text = f"cut by the broker at its byte limit{missing}: consumers fetch it again"
-                lines.append(Field(0, f"partial {i}", text, "muted", span=(entry.start, entry.end)))
+                lines.append(TreeField(0, f"partial {i}", text, "muted", span=(entry.start, entry.end)))
                 lines[first].hidden = (entry.start, entry.end)
                 continue
             if isinstance(entry, records.Batch):
@@ -154,23 +154,23 @@ def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO
             lines.extend(_records(entry, values_shown, schemas))
             lines[first].below = len(lines) - first - 1
     except records.RecordsError as fault:
-        lines.append(Field(0, "(damaged)", visible(str(fault)), "undecoded", span=(reached, len(data))))
+        lines.append(TreeField(0, "(damaged)", visible(str(fault)), "undecoded", span=(reached, len(data))))
         lines[-1].hidden = (reached, len(data))
     return lines
 
 
-def _batch_line(i: int, batch: records.Batch) -> Field:
+def _batch_line(i: int, batch: records.Batch) -> TreeField:
     kind = [batch.codec_name if batch.codec else "uncompressed"]
     kind += ["transactional"] * batch.transactional + ["control"] * batch.control
     text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}"
     text = f"{text}, crc ok" if batch.crc_ok else f"! CRC BAD, {text}"
     role: Role = "muted" if batch.crc_ok else "error"
-    return Field(
+    return TreeField(
         0, f"batch {i}", text, role, span=(batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)
     )
 
 
-def _batch_header(batch: records.Batch) -> Iterator[Field]:
+def _batch_header(batch: records.Batch) -> Iterator[TreeField]:
     flags = [batch.codec_name, f"{batch.timestamp_type} time"]
     flags += ["transactional"] * batch.transactional + ["control"] * batch.control
     if batch.crc_ok:
@@ -193,35 +193,35 @@ def _batch_header(batch: records.Batch) -> Iterator[Field]:
         ("record_count", 4, f"{batch.record_count}"),
     )
     at = batch.start
-    yield Field(1, "batch header", f"{HEADER_SIZE} bytes", "muted", span=(at, at + HEADER_SIZE), below=len(layout), folded=True)
+    yield TreeField(1, "batch header", f"{HEADER_SIZE} bytes", "muted", span=(at, at + HEADER_SIZE), below=len(layout), folded=True)
     for name, width, value in layout:
         role: Role = "error" if name == "crc" and not batch.crc_ok else "number"
-        yield Field(2, name, value, role, span=(at, at + width))
+        yield TreeField(2, name, value, role, span=(at, at + width))
         at += width
 
 
-def _message_line(i: int, message: records.Message) -> Field:
+def _message_line(i: int, message: records.Message) -> TreeField:
     codec = f", {message.codec_name}" if message.codec else ""
     crc = "crc ok" if message.crc_ok else f"! CRC BAD, the bytes give 0x{message.crc_computed:08x}"
     text = f"offset {message.offset}, magic {message.magic}{codec}, {crc}"
     # The header ends with the timestamp of magic 1; keys and values are behind it.
     start = message.start + (18 if message.magic == 0 else 26)
     role: Role = "muted" if message.crc_ok else "error"
-    return Field(0, f"message {i}", text, role, span=(message.start, message.end), hidden=(start, message.end))
+    return TreeField(0, f"message {i}", text, role, span=(message.start, message.end), hidden=(start, message.end))
 
 
-def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[Field]:
-    lines: list[Field] = []
+def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[TreeField]:
+    lines: list[TreeField] = []
     where = _uncompressed_spans(entry)
     try:
         for i, record in enumerate(entry.records(limit=_MOST_OUTPUT)):
             if i == _MOST_RECORDS:
                 count = entry.record_count if isinstance(entry, records.Batch) else "the"
-                lines.append(Field(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
+                lines.append(TreeField(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
                 break
             lines.extend(_record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end), schemas))
     except records.RecordsError as fault:
-        lines.append(Field(1, "(damaged)", visible(str(fault)), "undecoded", span=(entry.start, entry.end)))
+        lines.append(TreeField(1, "(damaged)", visible(str(fault)), "undecoded", span=(entry.start, entry.end)))
     return lines
 
 
@@ -238,27 +238,27 @@ def _uncompressed_spans(entry: records.Batch | records.Message) -> list[tuple[in
     return found
 
 
-def _record(record: records.Record, values_shown: bool, span: tuple[int, int], schemas: Schemas) -> list[Field]:
+def _record(record: records.Record, values_shown: bool, span: tuple[int, int], schemas: Schemas) -> list[TreeField]:
     key = content(record.key, values_shown, schemas, is_key=True)
     value = content(record.value, values_shown, schemas)
     brief = f"key {key[:40]}  value {value[:60]}"
     if record.control is not None:
         brief = f"{record.control.name} marker"
-    line = Field(1, f"record {record.offset}", brief, "muted", span=span, folded=True)
+    line = TreeField(1, f"record {record.offset}", brief, "muted", span=span, folded=True)
     lines = [
         line,
-        Field(2, "offset", f"{record.offset}", "number", span=span),
-        Field(2, "timestamp", "none" if record.timestamp is None else _moment(record.timestamp), "number", span=span),
-        Field(2, "key", key, "masked" if not values_shown else "string", span=span),
-        Field(2, "value", value, "masked" if not values_shown else "string", span=span),
+        TreeField(2, "offset", f"{record.offset}", "number", span=span),
+        TreeField(2, "timestamp", "none" if record.timestamp is None else _moment(record.timestamp), "number", span=span),
+        TreeField(2, "key", key, "masked" if not values_shown else "string", span=span),
+        TreeField(2, "value", value, "masked" if not values_shown else "string", span=span),
     ]
     if record.control is not None:
         epoch = record.control.coordinator_epoch
         text = record.control.name + ("" if epoch is None else f", coordinator epoch {epoch}")
-        lines.append(Field(2, "control", text, "number", span=span))
+        lines.append(TreeField(2, "control", text, "number", span=span))
     for name, header in record.headers:
         label = visible(name) if isinstance(name, str) else "0x" + name.hex()
-        lines.append(Field(2, f'header "{label}"', content(header, values_shown), "masked", span=span))
+        lines.append(TreeField(2, f'header "{label}"', content(header, values_shown), "masked", span=span))
     line.below = len(lines) - 1
     return lines
 
@@ -274,7 +274,7 @@ MANY = 300
 """Items of an array in a large message above which each of them is folded at first."""
 
 
-class Builder:
+class FieldsBuilder:
     """Makes the fields of one frame. `starts`: of the long arrays whose items are made later (`BriefWalker`)."""
 
     def __init__(
@@ -317,14 +317,14 @@ class Builder:
         if message.trailing:
             end, size = len(message.frame), len(message.trailing)
             text = f"<{size} bytes> behind the end of the message"
-            self.add(Field(0, "(surplus)", text, "undecoded", span=(end - size, end)))
+            self.add(TreeField(0, "(surplus)", text, "undecoded", span=(end - size, end)))
         return self.tree
 
-    def add(self, made: Field) -> Field:
+    def add(self, made: TreeField) -> TreeField:
         self.tree.fields.append(made)
         return made
 
-    def close(self, parent: Field, at: int) -> None:
+    def close(self, parent: TreeField, at: int) -> None:
         """Put the fields from position `at` on below `parent`, which is the one before them."""
         parent.below = len(self.tree.fields) - at
 
@@ -337,7 +337,7 @@ class Builder:
         walker = Walker(of, self.tree.frame)
         with suppress(DecodeError):  # the frame ends inside its header; the fault is shown
             walker.run()
-        parent = self.add(Field(0, "header", f"v{version}", "muted", folded=True))
+        parent = self.add(TreeField(0, "header", f"v{version}", "muted", folded=True))
         at = len(self.tree.fields)
         body, self.spans = self.spans, {s.path: (s.start, s.end) for s in walker.spans}
         self.values(of.root, values, 1, "")
@@ -360,7 +360,7 @@ class Builder:
         for tag, data in values.get(UNKNOWN_TAGS, {}).items():
             path = f"{prefix}{UNKNOWN_TAGS}[{tag}]"
             text = content(data, self.values_shown)
-            self.add(Field(depth, f"(unknown tag {tag})", text, "undecoded", path=path, span=self.spans.get(path)))
+            self.add(TreeField(depth, f"(unknown tag {tag})", text, "undecoded", path=path, span=self.spans.get(path)))
 
     def _topic_of(self, of: StructPlan, values: dict[str, Value]) -> str | None:
         """The topic that a struct names, or whose id it has."""
@@ -376,11 +376,11 @@ class Builder:
         span = self.spans.get(path)
         name = of.name
         if value is None:
-            self.add(Field(depth, name, "null", "muted", path=path, span=span))
+            self.add(TreeField(depth, name, "null", "muted", path=path, span=span))
         elif of.array:
             self.array(of, value, depth, path)
         elif of.struct is not None:
-            parent = self.add(Field(depth, name, "", path=path, span=span))
+            parent = self.add(TreeField(depth, name, "", path=path, span=span))
             at = len(self.tree.fields)
             self.values(of.struct, value, depth + 1, path + ".")
             self.close(parent, at)
@@ -388,7 +388,7 @@ class Builder:
             self.records(name, value, depth, path)
         else:
             text, role = self.scalar(of, value, path)
-            made = self.add(Field(depth, name, text, role, path=path, span=span))
+            made = self.add(TreeField(depth, name, text, role, path=path, span=span))
             made.error = role == "error"
 
     def array(self, of: FieldPlan, items: list[Value], depth: int, path: str) -> None:
@@ -396,31 +396,31 @@ class Builder:
         if of.struct is None:
             inline = ", ".join(self.scalar(of, item, path)[0] for item in items[:20])
             more = f", … {len(items) - 20} more" if len(items) > 20 else ""
-            self.add(Field(depth, f"{of.name} {count}", inline + more, path=path, span=self.spans.get(path)))
+            self.add(TreeField(depth, f"{of.name} {count}", inline + more, path=path, span=self.spans.get(path)))
             return
         if path in self.starts:
             starts = self.starts[path]
-            parent = self.add(Field(depth, f"{of.name} [{len(starts) - 1}]", "", path=path, span=self.spans.get(path)))
+            parent = self.add(TreeField(depth, f"{of.name} [{len(starts) - 1}]", "", path=path, span=self.spans.get(path)))
             parent.folded, parent.later = True, partial(self._items, of, starts, depth + 1, path)
             return
-        parent = self.add(Field(depth, f"{of.name} {count}", "", path=path, span=self.spans.get(path)))
+        parent = self.add(TreeField(depth, f"{of.name} {count}", "", path=path, span=self.spans.get(path)))
         parent.folded = len(items) > LONG
         at = len(self.tree.fields)
         for i, item in enumerate(items):
             inner = f"{path}[{i}]"
-            element = self.add(Field(depth + 1, f"[{i}]", "", "muted", path=inner, span=self.spans.get(inner)))
+            element = self.add(TreeField(depth + 1, f"[{i}]", "", "muted", path=inner, span=self.spans.get(inner)))
             first = len(self.tree.fields)
             self.values(of.struct, item, depth + 2, inner + ".")
             self.close(element, first)
             element.value, element.role = headline(self.tree.fields[first:], depth + 2)
         self.close(parent, at)
 
-    def _items(self, of: FieldPlan, starts: list[int], depth: int, path: str) -> list[Field]:
+    def _items(self, of: FieldPlan, starts: list[int], depth: int, path: str) -> list[TreeField]:
         """The items of a long array, with their own fields unless there are `MANY`."""
-        made: list[Field] = []
+        made: list[TreeField] = []
         for i, (start, end) in enumerate(pairwise(starts)):
             inner = f"{path}[{i}]"
-            element = Field(depth, f"[{i}]", "", "muted", inner, (start, end))
+            element = TreeField(depth, f"[{i}]", "", "muted", inner, (start, end))
             made.append(element)
             if len(starts) > MANY:
                 element.folded, element.later = True, partial(self._item, of, start, depth + 1, inner)
@@ -431,11 +431,11 @@ class Builder:
             made += inside
         return made
 
-    def _item(self, of: FieldPlan, start: int, depth: int, path: str) -> list[Field]:
+    def _item(self, of: FieldPlan, start: int, depth: int, path: str) -> list[TreeField]:
         assert self._plan is not None and of.struct is not None
         walker = BriefWalker(self._plan, self.tree.frame, start)
         values = walker.item(of, path)
-        inner = Builder(self.direction, self.tree.frame, self.values_shown)
+        inner = FieldsBuilder(self.direction, self.tree.frame, self.values_shown)
         inner.api, inner.key, inner._plan, inner.starts = self.api, self.key, self._plan, walker.starts
         inner.tree.failures = self.tree.failures
         inner.spans = {span.path: (span.start, span.end) for span in walker.spans}
@@ -471,7 +471,7 @@ class Builder:
         span = self.spans.get(path)
         # The records are the last bytes of the field, behind their length.
         start = span[1] - len(data) if span else None
-        parent = self.add(Field(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span))
+        parent = self.add(TreeField(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span))
         at = len(self.tree.fields)
         for line in record_fields(data, self.values_shown, Schemas(self.schemas, self._topic)):
             line.depth, line.path = depth + 1 + line.depth, path
@@ -543,14 +543,14 @@ def _made(
         message = fault.message
     brief = len(frame) > LARGE and not _carries_records(key)
     known = schemas if values_shown else None
-    builder = Builder(direction, mask(direction, key, version, frame), values_shown, known, exchange.topics.name if exchange.topics else None)
+    builder = FieldsBuilder(direction, mask(direction, key, version, frame), values_shown, known, exchange.topics.name if exchange.topics else None)
     return builder.message(message, brief)
 
 
 def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: DecodeError, values_shown: bool) -> Tree:
     """The fields before the fault. Bytes that may be secrets or record values are hidden."""
     key, version = exchange.api_key, exchange.api_version
-    builder = Builder(direction, mask(direction, key, version, frame), values_shown)
+    builder = FieldsBuilder(direction, mask(direction, key, version, frame), values_shown)
     tree = builder.tree
     tree.fault, tree.fault_at = visible(str(fault)), fault.offset
     of, start = None, 0
@@ -575,10 +575,10 @@ def _damaged(direction: Direction, frame: bytes, exchange: Exchange, fault: Deco
         start = max((f.span[1] for f in tree.fields if f.span), default=start)
     if start < len(frame):
         text = f"bytes {start} to {len(frame)}; the fault is at byte {fault.offset}"
-        builder.add(Field(0, "(not decoded)", text, "undecoded", span=(start, len(frame))))
+        builder.add(TreeField(0, "(not decoded)", text, "undecoded", span=(start, len(frame))))
     else:
         text = f"more bytes were expected at {fault.offset}"
-        builder.add(Field(0, "(ends here)", text, "undecoded", span=(start, start)))
+        builder.add(TreeField(0, "(ends here)", text, "undecoded", span=(start, start)))
     return tree
 
 

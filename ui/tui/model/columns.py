@@ -14,7 +14,7 @@ from ..widgets.palette import Cell
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """One column. `width`: in cells, 0 for what the others leave; `cell(number, row)`; `from_width`: the narrowest list that
     shows it; `optional`: shown only where it is chosen; `field`: its name in filters."""
 
@@ -92,31 +92,31 @@ def _latency(_: int, row: Row) -> Cell:
 
 
 COLUMNS = (
-    Column("No", 6, lambda number, _: (str(number), "muted"), right=True),
-    Column("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100, field="time"),
-    Column("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted"), field="time"),
-    Column("Client", 18, lambda _, row: (client_name(row), ""), from_width=120, field="client"),
-    Column("Client", 11, lambda _, row: (client_name(row), ""), field="client"),
-    Column("Address", 21, lambda _, row: (visible(row.client), "muted"), optional=True, field="addr"),
-    Column("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=130, field="broker"),
-    Column("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted"), field="broker"),
-    Column("Conn", 5, lambda _, row: (str(row.connection), "muted"), right=True, optional=True, field="conn"),
-    Column("Corr", 6, lambda _, row: (str(row.correlation_id), "muted"), right=True, optional=True, field="corr"),
-    Column("API", 20, lambda _, row: (api(row), "title"), from_width=120, field="api"),
-    Column("API", 13, lambda _, row: (api(row), "title"), field="api"),
-    Column(
+    ListColumn("No", 6, lambda number, _: (str(number), "muted"), right=True),
+    ListColumn("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100, field="time"),
+    ListColumn("Time", 8, lambda _, row: (clock(row.time_ns, 0), "muted"), field="time"),
+    ListColumn("Client", 18, lambda _, row: (client_name(row), ""), from_width=120, field="client"),
+    ListColumn("Client", 11, lambda _, row: (client_name(row), ""), field="client"),
+    ListColumn("Address", 21, lambda _, row: (visible(row.client), "muted"), optional=True, field="addr"),
+    ListColumn("Broker", 15, lambda _, row: (visible(row.broker), "muted"), from_width=130, field="broker"),
+    ListColumn("Broker", 6, lambda _, row: (":" + visible(row.broker).rpartition(":")[2], "muted"), field="broker"),
+    ListColumn("Conn", 5, lambda _, row: (str(row.connection), "muted"), right=True, optional=True, field="conn"),
+    ListColumn("Corr", 6, lambda _, row: (str(row.correlation_id), "muted"), right=True, optional=True, field="corr"),
+    ListColumn("API", 20, lambda _, row: (api(row), "title"), from_width=120, field="api"),
+    ListColumn("API", 13, lambda _, row: (api(row), "title"), field="api"),
+    ListColumn(
         "Ver", 3, lambda _, row: ("" if row.state == "orphan" else f"v{row.api_version}", ""), right=True, field="ver"
     ),
-    Column("Latency", 7, _latency, right=True, field="latency"),
-    Column("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100, field="size"),
-    Column("Result", 0, lambda _, row: result(row), field="err"),
+    ListColumn("Latency", 7, _latency, right=True, field="latency"),
+    ListColumn("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100, field="size"),
+    ListColumn("Result", 0, lambda _, row: result(row), field="err"),
 )
 
 TITLES = tuple(dict.fromkeys(column.title for column in COLUMNS))
 USUAL = tuple(dict.fromkeys(column.title for column in COLUMNS if not column.optional))
 
 
-def layout(screen: int, width: int | None = None, wanted: Sequence[str] = USUAL) -> tuple[tuple[Column, int], ...]:
+def layout(screen: int, width: int | None = None, wanted: Sequence[str] = USUAL) -> tuple[tuple[ListColumn, int], ...]:
     """The columns for a screen of `screen` cells, each with its width, `width` cells together (by default all).
 
     Where several columns share a title, the first that fits the screen is taken.
@@ -125,8 +125,8 @@ def layout(screen: int, width: int | None = None, wanted: Sequence[str] = USUAL)
 
 
 @lru_cache(64)
-def _layout(screen: int, width: int | None, wanted: tuple[str, ...]) -> tuple[tuple[Column, int], ...]:
-    chosen: dict[str, Column] = {}
+def _layout(screen: int, width: int | None, wanted: tuple[str, ...]) -> tuple[tuple[ListColumn, int], ...]:
+    chosen: dict[str, ListColumn] = {}
     for column in COLUMNS:
         if screen >= column.from_width and column.title in wanted:
             chosen.setdefault(column.title, column)

@@ -27,7 +27,7 @@ LEASE_SECONDS = 10.0
 Json = dict[str, Any]
 
 
-class Intercept(NamedTuple):
+class ListedIntercept(NamedTuple):
     """What the proxy holds. `timeout`: seconds per frame; `most`: frames at a time; `passed`: how many it let go
     because they were too many or too large; `failed`: why its filter failed, or ""."""
 
@@ -41,7 +41,7 @@ class Intercept(NamedTuple):
     failed: str
 
     @classmethod
-    def of(cls, found: Json) -> Intercept:
+    def of(cls, found: Json) -> ListedIntercept:
         """From the control API's JSON."""
         return cls(
             int(found["id"]), found["filter"], found["request"], found["response"], found["timeout"], found["most"],
@@ -96,7 +96,7 @@ class QueuedFrame:
 class QueueAnswer(NamedTuple):
     """What the proxy answered: its intercepts, its held frames as JSON, and why it did not answer, or ""."""
 
-    intercepts: list[Intercept]
+    intercepts: list[ListedIntercept]
     held: list[Json]
     fault: str
 
@@ -114,7 +114,7 @@ class HeldQueue:
     def __init__(self, control: Control | None):
         self._control = control
         self.frames: list[QueuedFrame] = []
-        self.intercepts: list[Intercept] = []
+        self.intercepts: list[ListedIntercept] = []
         self.own: set[int] = set()
         """The numbers of the intercepts that this screen has made. They end with it."""
         self.fault = ""
@@ -151,7 +151,7 @@ class HeldQueue:
 
         assert self._control is not None
         try:
-            intercepts = [Intercept.of(each) for each in self._control.intercepts()]
+            intercepts = [ListedIntercept.of(each) for each in self._control.intercepts()]
             return QueueAnswer(intercepts, self._control.held() if intercepts or self.frames else [], "")
         except ControlError as error:
             return QueueAnswer([], [], visible(str(error)))

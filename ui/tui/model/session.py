@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .analysis import Analysis
     from .statistics import CaptureStatistics
 
-class Marks:
+class CommentMarks:
     """Comments by exchange; "" is a mark without a comment."""
 
     def __init__(self, capture: Path):
@@ -103,7 +103,7 @@ class Session:
         self.control, self.allow_edit, self.grows = control, allow_edit, live and grows
         self.paused = False
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
-        self.marks = Marks(capture.path)
+        self.marks = CommentMarks(capture.path)
         self.compare_with: Row | None = None
         """The exchange to be compared with the next one."""
         self.held = HeldQueue(control)

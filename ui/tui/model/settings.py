@@ -39,7 +39,7 @@ class ColourRule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class ScreenSettings:
     """`keys`: Textual's keymap; `theme`: a name of `THEMES` or ""; `colours`: the first rule that fits counts."""
 
     keys: dict[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def default_path() -> Path:
     return (Path(base) if base else Path.home() / ".config") / "barnabas" / "ui.toml"
 
 
-def read_settings(path: Path | None = None) -> Settings:
+def read_settings(path: Path | None = None) -> ScreenSettings:
     """The settings of a file, by default the user's; none if that is not there. Raises `BadSettings`."""
     given = path is not None
     path = path or default_path()
@@ -64,7 +64,7 @@ def read_settings(path: Path | None = None) -> Settings:
     except FileNotFoundError:
         if given:
             raise BadSettings(f"{path}: no such file") from None
-        return Settings()
+        return ScreenSettings()
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
@@ -73,7 +73,7 @@ def read_settings(path: Path | None = None) -> Settings:
         raise BadSettings(f"{path}: {error}") from None
 
 
-def parse_settings(text: str) -> Settings:
+def parse_settings(text: str) -> ScreenSettings:
     """Settings from TOML. Unknown names are refused with `BadSettings`."""
     try:
         found = tomllib.loads(text)
@@ -99,7 +99,7 @@ def parse_settings(text: str) -> Settings:
     filters = _table(found.get("filters", {}), "filters")
     for name, wanted in filters.items():
         _filter(wanted, f"filters.{name}")
-    return Settings(keys, theme, tuple(columns), filters, tuple(_colours(found.get("colours", []))))
+    return ScreenSettings(keys, theme, tuple(columns), filters, tuple(_colours(found.get("colours", []))))
 
 
 def _colours(rules: Any) -> list[ColourRule]:

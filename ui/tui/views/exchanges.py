@@ -212,7 +212,7 @@ class ExchangesScreen(View):
             self.describe()
 
     def action_comment(self) -> None:
-        from ..dialogs.dialogs import Ask
+        from ..dialogs.dialogs import AskDialog
 
         row = self.list.current
         if row is None:
@@ -224,7 +224,7 @@ class ExchangesScreen(View):
                 self.list.rows_changed()
                 self.describe()
 
-        self.app.push_screen(Ask(f"Comment on #{row.number + 1}", self.session.marks.comment(row) or ""), commented)
+        self.app.push_screen(AskDialog(f"Comment on #{row.number + 1}", self.session.marks.comment(row) or ""), commented)
 
     def action_next_mark(self) -> None:
         self._go(1, lambda row: self.session.marks.comment(row) is not None, "No marked row.")

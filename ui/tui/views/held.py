@@ -24,7 +24,7 @@ from ..dialogs.intercept import LONGEST, remove_intercepts
 from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_yaml
 from ..keys import bindings
 from ..model.columns import duration
-from ..model.held_queue import HeldQueue, Intercept, QueuedFrame
+from ..model.held_queue import HeldQueue, ListedIntercept, QueuedFrame
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView, Range
 from ..widgets.line_list import LineList, Table
@@ -209,7 +209,7 @@ class HeldScreen(View):
         self.table.show([self._line(frame) for frame in self.queue.frames])
         self._fields()
 
-    def _intercept_line(self, intercept: Intercept) -> list[Cell]:
+    def _intercept_line(self, intercept: ListedIntercept) -> list[Cell]:
         sides = " and ".join(["requests"] * intercept.request + ["responses"] * intercept.response)
         cells: list[Cell] = [
             (" holds ", "label"),

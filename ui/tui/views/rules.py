@@ -37,7 +37,7 @@ FOR_A_FILE = (
 )
 
 
-class Rule(NamedTuple):
+class ListedRule(NamedTuple):
     """A rule of the proxy. `origin`: where it comes from; `source`: as it is written; `hits`: how often it has acted."""
 
     name: str
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
     source: dict[str, Any]
 
     @classmethod
-    def of(cls, found: dict[str, Any]) -> Rule:
+    def of(cls, found: dict[str, Any]) -> ListedRule:
         """From the control API's JSON."""
         return cls(str(found["name"]), found["enabled"], found["hits"], str(found.get("origin", "")), found["source"])
 
@@ -65,7 +65,7 @@ class RulesScreen(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rules: list[Rule] = []
+        self.rules: list[ListedRule] = []
         self.fault = ""
         self._asked = False
         self._answered = False
@@ -109,7 +109,7 @@ class RulesScreen(View):
         self._show_details()
 
     @property
-    def current(self) -> Rule | None:
+    def current(self) -> ListedRule | None:
         """The rule under the cursor."""
         return self.rules[self.table.cursor] if self.table.cursor < len(self.rules) else None
 
@@ -131,12 +131,12 @@ class RulesScreen(View):
         if self.session.control is not None and not self._asked and self.barnabas.current is self:
             self._asked = True
             self.call_proxy(
-                lambda control: [Rule.of(each) for each in control.rules()],
+                lambda control: [ListedRule.of(each) for each in control.rules()],
                 lambda rules: self._show(rules, ""),
                 lambda error: self._show(self.rules, visible(str(error))),
             )
 
-    def _show(self, rules: list[Rule], fault: str) -> None:
+    def _show(self, rules: list[ListedRule], fault: str) -> None:
         self._asked, self._answered = False, True
         if (rules, fault) != (self.rules, self.fault):
             self.rules, self.fault = rules, fault

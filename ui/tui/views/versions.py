@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Capture
-from ....decoder.compat import ClientTracker, Limit, MatrixRow, ObservedClient, Request, brokers, matrix
+from ....decoder.compat import ClientTracker, IndexedRequest, Limit, MatrixRow, ObservedClient, brokers, matrix
 from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ....decoder.schema import facts
 from ...safe import fit, visible
@@ -46,7 +46,7 @@ class Clients:
         until, rows, watch = perf_counter() + seconds, self._capture.rows(), self._watch
         while self.pending and perf_counter() < until:
             for row in rows[self.done : self.done + 128]:
-                seen = Request(
+                seen = IndexedRequest(
                     row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
                     row.time_ns, row.error, row.state, row.correlation_id,
                 )  # fmt: skip

@@ -3,7 +3,7 @@
 A field knows its depth and how many fields below it follow, so folding is arithmetic and nothing is nested. The
 text is safe for the terminal here already. Byte positions count from the frame's first byte.
 
-In a large frame the items of long arrays are made when somebody opens them (`Field.later`, `Tree.open`).
+In a large frame the items of long arrays are made when somebody opens them (`TreeField.later`, `Tree.open`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .styled import StyledWidget, scroll_to_line
 
 
 @dataclass(slots=True, eq=False)
-class Field:
+class TreeField:
     """One line of the tree. `below`: how many of the next fields are inside; `span`: its bytes, (start, end); `later`: makes
     the fields inside, if they are not made yet; `hidden`: of a record batch, the bytes with keys and values."""
 
@@ -42,7 +42,7 @@ class Field:
     below: int = 0
     folded: bool = False
     error: bool = False
-    later: Callable[[], list[Field]] | None = None
+    later: Callable[[], list[TreeField]] | None = None
     opened: bool = False
     hidden: tuple[int, int] | None = None
 
@@ -58,7 +58,7 @@ class Tree:
     not be decoded, at byte `fault_at`; `note`: shown where there is no frame; `failures`: in a large message, the first
     error inside of each field, by path."""
 
-    fields: list[Field] = field(default_factory=list)
+    fields: list[TreeField] = field(default_factory=list)
     frame: bytes = b""
     hidden: list[tuple[int, int]] = field(default_factory=list)
     fault: str | None = None
@@ -117,7 +117,7 @@ class Tree:
         position, path = next((place for place in places if place[0] > behind), places[0])
         return self.reveal(path) if path else int(position)
 
-    def headed(self, at: int) -> Field:
+    def headed(self, at: int) -> TreeField:
         """The field at a position, with a headline if it is an item that was not opened."""
         found = self.fields[at]
         if found.later is not None and not found.value and found.name.startswith("["):
@@ -126,7 +126,7 @@ class Tree:
 
     def complete(self) -> None:
         """Make all fields. Some hundred thousand fields take a second."""
-        made: list[Field] = []
+        made: list[TreeField] = []
         waiting = [iter(self.fields)]
         while waiting:
             each = next(waiting[-1], None)
@@ -146,7 +146,7 @@ class Tree:
         self.fields = made
 
 
-def headline(inside: list[Field], depth: int, error: str = "") -> Cell:
+def headline(inside: list[TreeField], depth: int, error: str = "") -> Cell:
     """The text of a folded array item and its role: the first field with a value, and the error if there is one. `depth`: of
     the item's own fields among those `inside`; `error`: the first one, where not all fields are made."""
     error = error or next((f.value for f in inside if f.error), "")
@@ -232,7 +232,7 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
         return self._lines[self.cursor] if self.cursor < len(self._lines) else -1
 
     @property
-    def current(self) -> Field | None:
+    def current(self) -> TreeField | None:
         """The field under the cursor."""
         return self.tree_shown.fields[self.position] if self._lines else None
 

@@ -30,7 +30,7 @@ def default_path() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "barnabas" / "filters"
 
 
-class History:
+class FilterHistory:
     """The filters that were used, the newest last. A file that cannot be read or written is ignored."""
 
     def __init__(self, path: Path | None = None):
@@ -142,7 +142,7 @@ class FilterBar(Vertical):
     def __init__(self, saved: dict[str, str]):
         super().__init__()
         self.saved, self.mode = saved, "filter"
-        self.history = History()
+        self.history = FilterHistory()
         self.input, self.hints = FilterInput(id="filter", placeholder="api == Produce and err"), Hints()
         self.fault: FilterError | None = None
         self._candidates: list[Candidate] = []

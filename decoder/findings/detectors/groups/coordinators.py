@@ -27,7 +27,7 @@ _REMEDY = (
 )
 
 
-class Coordinator(NamedTuple):
+class FoundCoordinator(NamedTuple):
     """A group's coordinator in a FindCoordinator response; `address`: ``host:port``."""
 
     group: str
@@ -36,7 +36,7 @@ class Coordinator(NamedTuple):
     address: str
 
 
-def coordinators(exchange: Exchange) -> Iterator[Coordinator]:
+def coordinators(exchange: Exchange) -> Iterator[FoundCoordinator]:
     """The coordinator of every group that a FindCoordinator exchange is about."""
     asked, answered = exchange.request_view, exchange.response_view
     if asked is None or answered is None:
@@ -47,7 +47,7 @@ def coordinators(exchange: Exchange) -> Iterator[Coordinator]:
     found = rows(answered, "coordinators") if exchange.api_version >= 4 else [top(answered)]
     for each in found:
         group, address = each.get("key") or request.get("key", ""), f"{each['host']}:{each['port']}"
-        yield Coordinator(group, each["error_code"], each["node_id"], address)
+        yield FoundCoordinator(group, each["error_code"], each["node_id"], address)
 
 
 @dataclass(slots=True)

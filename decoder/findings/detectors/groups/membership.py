@@ -7,7 +7,7 @@ from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
 from ...engine.traffic import ClientIdentity
-from ...models.group import Group, Member, State, Step
+from ...models.group import Group, Member, MemberState, Step
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
@@ -218,7 +218,7 @@ class ClosedWithoutLeaving(GroupDetector):
         # A static member does not send LeaveGroup by design (KIP-345), nor does a Kafka Streams thread; brokers that end a
         # connection stop, or find it idle; and "" is where the capture ends.
         excused = member.instance_id or member.streams or member.has_gap
-        if excused or not member.live or member.state is State.PENDING:
+        if excused or not member.live or member.state is MemberState.PENDING:
             return
         last = next((m for m in reversed(member.timeline) if m.step is not Step.CLOSED), None)
         if conn.how in ("fin", "rst") and conn.by != "broker" and not (last and last.step is Step.ERROR):
@@ -243,7 +243,7 @@ class ClosedWithoutLeaving(GroupDetector):
             ):
                 continue
             del self._lost[member]
-            if member.state is State.LEFT:
+            if member.state is MemberState.LEFT:
                 continue
             cost = last.formed_ns - member.closed_ns
             now = self._make(group, member, cost)

@@ -182,7 +182,7 @@ class TooLarge(ProduceDetector):
         )
 
 
-class Refusal(NamedTuple):
+class RefusalMeaning(NamedTuple):
     """What an error code of a Produce response means for the producer."""
 
     severity: Severity
@@ -191,8 +191,8 @@ class Refusal(NamedTuple):
 
 
 _HIGH, _MEDIUM, _LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
-REFUSALS: dict[int, Refusal] = {
-    error_code(name): Refusal(*rest)
+REFUSALS: dict[int, RefusalMeaning] = {
+    error_code(name): RefusalMeaning(*rest)
     for name, rest in {
         "REQUEST_TIMED_OUT": (
             _MEDIUM,
@@ -259,7 +259,7 @@ REFUSALS: dict[int, Refusal] = {
         ),
     }.items()
 }
-_OTHER = Refusal(
+_OTHER = RefusalMeaning(
     _HIGH,
     "The broker did not write the records.",
     "look the error up in Kafka's protocol documentation, and read the broker's log",

@@ -12,7 +12,7 @@ import pytest
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.findings import Inspector
-from barnabas.decoder.findings.models.group import GONE, Cause, Group, State
+from barnabas.decoder.findings.models.group import GONE, Group, MemberState, RebalanceCause
 from barnabas.decoder.findings.models.group_calls import GROUP_APIS
 from barnabas.decoder.findings.models.groups import GROUPS, Groups
 from barnabas.decoder.schema import facts
@@ -43,7 +43,7 @@ def test_a_member_that_joins_reads_and_leaves() -> None:
         300_000,
         ("range", "roundrobin"),
     )
-    assert member.state is State.LEFT and not group.live
+    assert member.state is MemberState.LEFT and not group.live
     assert member.topics is not None and member.assignment == {member.topics[0]: (0,)}
     line = "".join(moment.step for moment in member.timeline)
     assert line.startswith("JjSs") and line.endswith(("Lx", "L")) and line.count("c") == 40
@@ -83,18 +83,18 @@ def test_the_new_protocol_in_the_same_terms() -> None:
 def test_rebalances_record_why_they_began_and_how_long_they_took() -> None:
     (group,) = groups_of("killed")
     causes = [r.cause for r in group.rebalances]
-    assert causes[0] is Cause.FIRST and Cause.JOIN in causes and Cause.TIMEOUT in causes
-    after_death = next(r for r in group.rebalances if r.cause is Cause.TIMEOUT)
+    assert causes[0] is RebalanceCause.FIRST and RebalanceCause.JOIN in causes and RebalanceCause.TIMEOUT in causes
+    after_death = next(r for r in group.rebalances if r.cause is RebalanceCause.TIMEOUT)
     assert "billing-doomed" in after_death.who and after_death.duration_ns > 0
     doomed = next(m for m in group.members.values() if m.conn.client_id == "billing-doomed")
-    assert doomed.state is State.DROPPED and doomed.timeline[-1].step == "d"
+    assert doomed.state is MemberState.DROPPED and doomed.timeline[-1].step == "d"
 
 
 def test_a_subscription_that_changes_is_distinguished_from_what_an_assignor_remembers() -> None:
     # members of a cooperative group join with other bytes each time: what they have
     (group,) = groups_of("rolling")
     assert group.assignor == "cooperative-sticky" and len(group.rebalances) >= 3
-    assert Cause.SUBSCRIPTION not in [r.cause for r in group.rebalances]
+    assert RebalanceCause.SUBSCRIPTION not in [r.cause for r in group.rebalances]
 
     def resubscribed(e: Exchange) -> Exchange:
         assert e.request_message is not None
@@ -102,9 +102,9 @@ def test_a_subscription_that_changes_is_distinguished_from_what_an_assignor_reme
         return copied(e, request={"subscribed_topic_names": ["another"]}) if joined else e
 
     (group,) = groups_of(edited(recording("groups-killed-new-protocol"), resubscribed, "ConsumerGroupHeartbeat"))
-    assert Cause.SUBSCRIPTION in [r.cause for r in group.rebalances]
+    assert RebalanceCause.SUBSCRIPTION in [r.cause for r in group.rebalances]
     (group,) = groups_of("killed-new-protocol")
-    assert Cause.SUBSCRIPTION not in [r.cause for r in group.rebalances]
+    assert RebalanceCause.SUBSCRIPTION not in [r.cause for r in group.rebalances]
 
 
 def test_a_static_member_that_comes_back_is_no_rebalance() -> None:

@@ -13,7 +13,7 @@ from barnabas.decoder import Exchange, State
 from barnabas.proxy.metrics.feed import layout as feed_layout
 from barnabas.proxy.metrics.feed import sender as feed
 from barnabas.proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Names
-from barnabas.proxy.metrics.feed.layout import HEADER, Header, Hello, Kind, Rate, Totals
+from barnabas.proxy.metrics.feed.layout import HEADER, DatagramKind, Header, Hello, Rate, Totals
 from barnabas.proxy.metrics.feed.sender import FeedSender
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -166,7 +166,7 @@ def test_late_and_repeated_datagrams_count_as_missed() -> None:
     line.hello()
     line.carry()
     line.send(1, 2, 3)
-    batches = [d for d, _ in line.sender.outgoing if kind_of(d) == Kind.BATCH]
+    batches = [d for d, _ in line.sender.outgoing if kind_of(d) == DatagramKind.BATCH]
     first, second, third = (line.reader.receive(d) for d in (batches[0], batches[2], batches[1]))
     assert [len(e) for e in first] == [1]
     assert second[0] == Missed(1, 1)
@@ -179,7 +179,7 @@ def test_lost_strings_are_requested_again() -> None:
     line.hello()
     line.send(1)
     line.flush()
-    _, batch = line.carry(lambda _, data: kind_of(data) != Kind.STRINGS)
+    _, batch = line.carry(lambda _, data: kind_of(data) != DatagramKind.STRINGS)
     record = next(iter(batch))
     assert batch.client_id(record) is None
     assert next(iter(batch.rows())).client == ""
@@ -190,7 +190,7 @@ def test_lost_strings_are_requested_again() -> None:
     assert batch.client_id(record) == "stock-1"
     line.now = 3.0
     line.hello()
-    assert [kind_of(data) for data, _ in line.sender.outgoing] == [Kind.WELCOME]  # nothing is missing any more
+    assert [kind_of(data) for data, _ in line.sender.outgoing] == [DatagramKind.WELCOME]  # nothing is missing any more
 
 
 def test_a_full_dictionary_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_the_refusal_of_a_wrong_token_is_no_longer_than_the_request() -> None:
     with pytest.raises(FeedError, match="does not know this token"):
         wrong.receive(datagram)
     line.sender.outgoing.clear()
-    line.sender.receive(Hello(Kind.BYE, 0, 0, b"x").pack(), PEER, 0.0, 1)
+    line.sender.receive(Hello(DatagramKind.BYE, 0, 0, b"x").pack(), PEER, 0.0, 1)
     assert line.sender.subscribers == 0
 
 
@@ -323,19 +323,19 @@ def damaged(draw: st.DrawFn) -> bytes:
 @given(st.lists(damaged() | st.binary(max_size=300), max_size=10))
 def test_a_reader_survives_any_datagrams(datagrams: list[bytes]) -> None:
     reader = FeedReader(TOKEN)
-    reader.receive(Header(Kind.WELCOME, 0, 1, 0, 5, 0, 0, 1).pack())
+    reader.receive(Header(DatagramKind.WELCOME, 0, 1, 0, 5, 0, 0, 1).pack())
     for datagram in datagrams:
         for event in reader.receive(datagram):
             if isinstance(event, Batch):
                 assert len(event) * RECORD.size == len(event.data) <= len(datagram)
                 assert len(list(event.rows())) == len(event)
-    reader.receive(Header(Kind.WELCOME, 0, 1, 0, (1 << 64) - 1, 0, 0, 1).pack())
-    batch = Header(Kind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64)
+    reader.receive(Header(DatagramKind.WELCOME, 0, 1, 0, (1 << 64) - 1, 0, 0, 1).pack())
+    batch = Header(DatagramKind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64)
     assert [type(event) for event in reader.receive(batch)] == [Batch]
 
 
 @given(st.binary(max_size=700) | st.builds(Hello, st.integers(0, 255), *[st.integers(0, (1 << 32) - 1)] * 2, st.binary(max_size=512)).map(Hello.pack))  # fmt: skip
-@example(Hello(Kind.HELLO, 0, 0, b"").pack())
+@example(Hello(DatagramKind.HELLO, 0, 0, b"").pack())
 def test_a_sender_survives_any_datagram(datagram: bytes) -> None:
     line = Line()
     line.sender.receive(datagram, OTHER, 0.0, 1)
@@ -355,8 +355,8 @@ def test_a_subscriber_with_wrong_claims_gets_no_more_than_all_strings(generation
     line.send(1)
     line.flush()
     line.sender.outgoing.clear()
-    line.sender.receive(Hello(Kind.HELLO, generation, strings, TOKEN.encode()).pack(), PEER, 5.0, 1)
-    sent = [d for d, _ in line.sender.outgoing if kind_of(d) == Kind.STRINGS]
+    line.sender.receive(Hello(DatagramKind.HELLO, generation, strings, TOKEN.encode()).pack(), PEER, 5.0, 1)
+    sent = [d for d, _ in line.sender.outgoing if kind_of(d) == DatagramKind.STRINGS]
     assert sum(len(d) - HEADER.size for d in sent) <= len(line.sender._stream)
 
 

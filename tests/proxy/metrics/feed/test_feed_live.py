@@ -31,7 +31,7 @@ from barnabas.proxy.metrics.feed.client import (
     listen,
     subscribe,
 )
-from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, Kind, parse, parse_totals
+from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, DatagramKind, parse, parse_totals
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.cli.proxy.feed import _for, plain_lines
 from harness import wire
@@ -169,7 +169,7 @@ def test_asyncio_gets_the_same_records_and_bounds_its_backlog(testbed: Testbed, 
         async def recv(self) -> Any:
             data, peer = await self._stream.recv()
             header = parse(data)
-            if header is not None and header.kind == Kind.TOTALS:
+            if header is not None and header.kind == DatagramKind.TOTALS:
                 counted[0] = parse_totals(data).exchanges
             return data, peer
 

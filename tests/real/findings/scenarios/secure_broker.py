@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.ui.testing.kafka import format_storage, kafka_id, settings, write_properties
-from barnabas.ui.testing.kafka_release import Release
+from barnabas.ui.testing.kafka_release import KafkaJars
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -90,7 +90,7 @@ def start_secure_cluster() -> SecureCluster:
         }
         properties = folder / "server.properties"
         write_properties(properties, values)
-        node = Node(1, plain, folder, properties, Release(broker.jar_directory()))
+        node = Node(1, plain, folder, properties, KafkaJars(broker.jar_directory()))
         cluster.nodes.append(node)
         format_storage(node, kafka_id(), f"--initial-controllers=1@{HOST}:{controller}:{kafka_id()}")
         node.start()

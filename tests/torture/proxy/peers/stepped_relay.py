@@ -23,7 +23,7 @@ from barnabas.proxy.relay.connection import Connection
 from barnabas.proxy.relay.half_connection import HalfConnection
 from barnabas.proxy.relay.loop import Relay
 from barnabas.proxy.relay.states import ConnectionState
-from barnabas.proxy.ring.reader import Lost, Record, RingReader
+from barnabas.proxy.ring.reader import Lost, RingReader, RingRecord
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
 from barnabas.proxy.settings.relay_settings import RelaySettings, WorkerResources
 from barnabas.proxy.supervisor.shared_counters import FileRule
@@ -150,9 +150,9 @@ class SteppedRelay(Relay):
         connection.connected()
         return Session(self, connection, client, broker)
 
-    def read(self) -> list[Record | Lost]:
+    def read(self) -> list[RingRecord | Lost]:
         """The records for observers since the last call."""
-        found: list[Record | Lost] = []
+        found: list[RingRecord | Lost] = []
         for _ in range(self.shared.slots // 512 + 1):
             found += self.reader.read()
         return found
@@ -228,7 +228,7 @@ class Session:
         starts: tuple[set[int], set[int]] = (set(), set())
         ends: list[int] = []
         for record in self.relay.read():
-            assert isinstance(record, Record), record
+            assert isinstance(record, RingRecord), record
             if record.connection != self.connection.number:
                 continue
             assert not ends, "something follows the end of the connection"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from barnabas.decoder.schema import facts
 from barnabas.proxy.replay.dialer import Dialer
-from barnabas.proxy.replay.target import Target
+from barnabas.proxy.replay.target import TargetCluster
 from barnabas.ui.cli.analysis.broker_versions import ask_cluster
 from barnabas.ui.testing.cluster import EmbeddedCluster
 
@@ -26,7 +26,7 @@ def test_versions_asks_all_of_them(cluster: EmbeddedCluster) -> None:
 
 
 def test_a_replay_can_be_sent_to_them(cluster: EmbeddedCluster) -> None:
-    target = Target(cluster.address, Dialer())
+    target = TargetCluster(cluster.address, Dialer())
     try:
         assert sorted(target.brokers.values()) == sorted(cluster.addresses)
         assert target.offers[facts.api_key("Produce")][0] == 0

@@ -17,7 +17,7 @@ from barnabas.captures import open_capture, rebuild
 from barnabas.captures.export import NoProgram, case, program
 from barnabas.captures.pcap.packets import build
 from barnabas.captures.recording.index import HEADER, RECORD, paths
-from barnabas.captures.serving import DelayedReply, Engine, NotRecorded, Session
+from barnabas.captures.serving import DelayedReply, Engine, LiveSession, NotRecorded
 from barnabas.decoder import DecodeError
 from barnabas.proxy.serve import Served
 from harness import commands
@@ -150,10 +150,10 @@ def test_a_recording_with_frames_that_are_not_what_they_should_be_is_served(name
             recorded = list(capture.exchanges())
         engine = Engine(recorded)
         engine.ports.update(dict.fromkeys(range(10), 9092))
-        sessions: dict[int, Session] = {}
+        sessions: dict[int, LiveSession] = {}
         for exchange in [*sound, *(e for e in recorded if e.request is not None)]:
             assert exchange.request is not None
-            session = sessions.setdefault(exchange.connection, Session(exchange.connection, "127.0.0.1"))
+            session = sessions.setdefault(exchange.connection, LiveSession(exchange.connection, "127.0.0.1"))
             try:
                 ask = engine.read(session, exchange.request, 1.0, 1)
                 answer = engine.answer(ask)

@@ -13,7 +13,7 @@ from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
 from barnabas.ui.tui.exchange import fields
 from barnabas.ui.tui.exchange.fields import meaning, record_fields, request_tree, response_tree
-from barnabas.ui.tui.widgets.field_tree import Field, Tree, field_at, visible_fields
+from barnabas.ui.tui.widgets.field_tree import Tree, TreeField, field_at, visible_fields
 from harness.recordings import produce
 from traffic.every_kind import PRIVATE, batch
 
@@ -32,7 +32,7 @@ def whole(tree: Tree) -> str:
     return "\n".join(f"{field.name}: {field.value}" for field in tree.fields)
 
 
-def named(tree: Tree, name: str) -> Field:
+def named(tree: Tree, name: str) -> TreeField:
     return next(field for field in tree.fields if field.name == name)
 
 
@@ -271,7 +271,7 @@ def many_topics() -> Exchange:
     return Exchange(api_key=3, api_version=12, request=request, response=response, state=State.PAIRED)
 
 
-def shown_as(field: Field) -> tuple[object, ...]:
+def shown_as(field: TreeField) -> tuple[object, ...]:
     return field.depth, field.name, field.value, field.role, field.path, field.span, field.error
 
 

@@ -11,7 +11,7 @@ from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.dialogs.help import HelpScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
-from barnabas.ui.tui.first_frame import Opened
+from barnabas.ui.tui.first_frame import OpenedCapture
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from harness.recordings import RecordingBuilder
 from harness.run.slices import slow
@@ -366,7 +366,7 @@ def test_a_live_view_follows_what_is_recorded(tmp_path: Path) -> None:
 def test_what_is_only_being_read_is_not_followed(story: Capture) -> None:
     async def go() -> None:
         for grows in (True, False):
-            app = BarnabasApp(title="x.pcap", open=lambda grows=grows: Opened(story, "x.pcap", True, None, grows))
+            app = BarnabasApp(title="x.pcap", open=lambda grows=grows: OpenedCapture(story, "x.pcap", True, None, grows))
             async with app.run_test(size=(120, 30)) as pilot:
                 while not isinstance(app.screen, ExchangesScreen):
                     await pilot.pause(0.01)

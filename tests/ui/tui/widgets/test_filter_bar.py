@@ -11,7 +11,7 @@ from barnabas.decoder.filter.language.lexer import TokenKind, tokens
 from barnabas.ui.tui.model.filter_terms import cell_term, combine, field_term, negate, quoted, resolve_filter
 from barnabas.ui.tui.model.rows import RowView
 from barnabas.ui.tui.model.settings import parse_settings
-from barnabas.ui.tui.widgets.filter_bar import History
+from barnabas.ui.tui.widgets.filter_bar import FilterHistory
 from harness.run.slices import thin
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,10 +130,10 @@ def test_terms() -> None:
 
 def test_the_history_is_kept_without_doubles(tmp_path: Path) -> None:
     path = tmp_path / "state" / "filters"
-    first = History(path)
+    first = FilterHistory(path)
     for entry in ("err", "api == Fetch", "err"):
         first.add(entry)
-    again = History(path)
+    again = FilterHistory(path)
     assert again.entries == ["api == Fetch", "err"] and path.stat().st_mode & 0o777 == 0o600
     assert [again.step(-1, "typed"), again.step(-1, ""), again.step(-1, "")] == ["err", "api == Fetch", None]
     assert [again.step(1, ""), again.step(1, ""), again.step(1, "")] == ["err", "typed", None]
