@@ -110,7 +110,7 @@ def test_wrong_addresses_are_explained() -> None:
         (["--url=https://127.0.0.1:8090"], "is no address of a control API"),
         (["status", "--url", "http://127.0.0.1:99999"], "is no address of a control API"),
         (["status", "--url"], "requires an argument"),
-        (["status", "--token-file", "none-there"], "the token cannot be read from none-there"),
+        (["status", "--token-file", "none-there"], "the token of none-there cannot be read"),
     ):
         done = call("control", *words)
         assert done.returncode == 2 and text in " ".join(done.stderr.split()), (words, done.stderr)
