@@ -7,3 +7,8 @@ class BarnabasError(Exception):
     ``str(error)`` says what is wrong, where, and what to do about it. Commands print it and end with status 2, without a traceback.
     Signals inside of a module, and faults of Barnabas itself, do not derive from this class.
     """
+
+
+def install(extra: str) -> str:
+    """What to do when a library of an extra is missing. Barnabas is not on PyPI: it is installed from a clone."""
+    return f"run pip install '.[{extra}]' in the clone of Barnabas"

@@ -9,7 +9,7 @@
 A field whose name is an attribute of scapy's packets gets a trailing underscore: `name_`. The classes of bodies (`body`) are made
 from the decoder's plans on first use; the header before a body gives its API and version. A response does not name its API: it is
 known from the request with its correlation id on the same connection, if scapy has seen that. Frames that span packets need scapy's
-`TCPSession`. Needs scapy: pip install 'barnabas[scapy]'
+`TCPSession`. Needs the extra `scapy`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from ...decoder import DecodeError, decode_body, encode_body
 from ...decoder.codec.codec import decode_request_header, header_version, read_header
 from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
+from ...errors import install
 
 try:
     from scapy.fields import EnumField, Field, IntField, SignedIntField, SignedShortField
     from scapy.layers.inet import TCP
     from scapy.packet import Packet, Raw, bind_layers
 except ImportError as missing:
-    raise ImportError("the scapy layer needs scapy: pip install 'barnabas[scapy]'") from missing
+    raise ImportError(f"the scapy layer needs scapy: {install('scapy')}") from missing
 
 PORT = 9092
 _MOST_ASKED = 1 << 16

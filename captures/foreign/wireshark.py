@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 
 _AHEAD = 64
 """Packets that are read ahead."""
@@ -107,7 +107,7 @@ def _capture_class() -> Any:
         import pyshark
     except ImportError:
         raise WiresharkError(
-            "pyshark is not installed, through which tshark is read: pip install 'barnabas[tshark]'"
+            f"pyshark is not installed, through which tshark is read: {install('tshark')}"
         ) from None
 
     class Capture(pyshark.FileCapture):  # type: ignore[misc]

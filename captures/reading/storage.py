@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 
 _AT_ONCE = frozenset({"s3", "gcs", "abfs"})
 """Stores where a file appears when all of it is there. Elsewhere it is written under a hidden name, and moved."""
@@ -308,7 +308,7 @@ def _opened(uri: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError as error:
-        raise StorageError(f"{shown}: stores are read by pyarrow: pip install 'barnabas[spark]'") from error
+        raise StorageError(f"{shown}: stores are read by pyarrow: {install('spark')}") from error
     asked = uri
     if _kind(uri) == "gs" and "retry_limit_seconds" not in parts.query:
         asked += f"{'&' if parts.query else '?'}retry_limit_seconds={_GS_SECONDS}"

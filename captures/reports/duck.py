@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 from ..reading.storage import Place, Remote, open_filesystem
 from ..tables.folder import Folder
 
@@ -22,7 +22,7 @@ class Duck:
             import duckdb
         except ImportError as error:
             raise MissingDuckDB(
-                "reports need DuckDB: pip install 'barnabas[report]' (or give --engine spark, which needs Java)"
+                f"reports need DuckDB: {install('report')} (or give --engine spark, which needs Java)"
             ) from error
         folder = Folder(path)
         folder.check()

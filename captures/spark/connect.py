@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...diagnostics import contained
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 from . import PipelineError
 from .errors import reason
 from .package_archive import package
@@ -47,7 +47,7 @@ def check(remote: str) -> None:
                 __import__(library)
         except ImportError:
             raise PipelineError(
-                f"Spark Connect needs {library}: pip install 'barnabas[connect]'"
+                f"Spark Connect needs {library}: {install('connect')}"
             ) from None
     try:
         socket.create_connection((found[1].strip("[]"), int(found[2] or _PORT)), _REACH_SECONDS).close()

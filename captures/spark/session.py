@@ -28,7 +28,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from ...diagnostics import contained
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 from . import PipelineError, connect
 from .errors import reason
 from .package_archive import package, unpacked
@@ -159,7 +159,7 @@ def check_installed(master: str = "local[2]") -> None:
         try:
             __import__(library)
         except ImportError:
-            raise PipelineError(f"the pipeline needs {library}: pip install 'barnabas[spark]'") from None
+            raise PipelineError(f"the pipeline needs {library}: {install('spark')}") from None
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(Path(home, "bin", "java"), os.X_OK):
         raise PipelineError(f"JAVA_HOME is {home}, and no java is in it: point it to a Java 17 or newer, or unset it")

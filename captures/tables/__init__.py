@@ -3,7 +3,7 @@
 
 `DESCRIBED` has the description of every table, from which all else follows; docs/tables.md shows it. The header table
 `exchanges` comes from the index alone, so nothing is decoded for it. Arrow batches need pyarrow (and `exchanges` numpy):
-`pip install 'barnabas[spark]'`; rows need nothing.
+the extra `spark`; rows need nothing.
 """
 
 from __future__ import annotations

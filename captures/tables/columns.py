@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 
 ARROW = {"json": "string", "bytes": "binary"}
 """Arrow types of the column types that are not called alike."""
@@ -102,7 +102,7 @@ def pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingLibrary("tables need pyarrow: pip install 'barnabas[spark]'") from error
+        raise MissingLibrary(f"tables need pyarrow: {install('spark')}") from error
     return pyarrow
 
 
@@ -111,7 +111,7 @@ def numpy() -> Any:
     try:
         import numpy
     except ImportError as error:
-        raise MissingLibrary("tables need numpy: pip install 'barnabas[spark]'") from error
+        raise MissingLibrary(f"tables need numpy: {install('spark')}") from error
     return numpy
 
 

@@ -6,7 +6,7 @@
     view(record.value, registry=files, topic="orders")  # avro, decoded
 
 Schemas come from a `SchemaSource`: files (`SchemaFiles`), a schema registry (`captures.reading.schema_registry`), or both
-(`FirstOf`). fastavro reads Avro and protobuf reads Protobuf; the extra ``barnabas[values]`` installs them, and without a
+(`FirstOf`). fastavro reads Avro and protobuf reads Protobuf; the extra ``values`` installs them, and without a
 schema neither is needed. `view` raises nothing, whatever the bytes are.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...errors import install
 from ..errors import DecoderError
 
 
@@ -13,7 +14,7 @@ class MissingLibrary(SchemaError):
     """The library that reads this kind of schema is not installed."""
 
     def __init__(self, what: str, library: str):
-        super().__init__(f"{what} needs the library {library}: pip install 'barnabas[values]'")
+        super().__init__(f"{what} needs the library {library}: {install('values')}")
 
 
 class SchemaMismatch(Exception):

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import BarnabasError
+from ...errors import BarnabasError, install
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -50,7 +50,7 @@ def _needs_cryptography() -> None:
         import cryptography  # noqa: F401
     except ImportError:
         raise CertificateError(
-            "--tls-ca makes certificates, which needs the package cryptography: pip install 'barnabas[tls]', "
+            f"--tls-ca makes certificates, which needs the package cryptography: {install('tls')}, "
             "or give a certificate of your own with --tls-cert and --tls-key"
         ) from None
 

@@ -146,7 +146,7 @@ def test_we_read_what_scapy_writes(tmp_path: Path, form: str) -> None:
 def test_scapy_missing() -> None:
     code = "import sys; sys.modules['scapy.fields'] = None; import barnabas.captures.foreign.scapy_layer"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'barnabas[scapy]'" in done.stderr
+    assert "pip install '.[scapy]'" in done.stderr
 
 
 # --- streams

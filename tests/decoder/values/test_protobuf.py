@@ -197,5 +197,5 @@ def test_a_message_is_chosen_in_protobuf_only():
 
 def test_without_the_library_the_error_has_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
-    with pytest.raises(MissingLibrary, match=r"protobuf: pip install 'barnabas\[values\]'"):
+    with pytest.raises(MissingLibrary, match=r"protobuf: run pip install '.\[values\]'"):
         read_schema("orders.desc", b"\x0a\x00")

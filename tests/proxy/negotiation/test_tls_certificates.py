@@ -116,4 +116,4 @@ def test_without_cryptography_the_error_names_what_to_install(tmp_path: Path) ->
         "except CertificateError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE)
-    assert "pip install 'barnabas[tls]'" in done.stdout, done.stderr
+    assert "pip install '.[tls]'" in done.stdout, done.stderr

@@ -31,7 +31,7 @@ def crosscheck(
 
     Fields are compared by their place in the frame. For each difference it says who is wrong: what Barnabas read is encoded
     again by Kafka's definition of the message, and when that gives the very same bytes, Wireshark is. Needs tshark and
-    barnabas[tshark]. The exit status is 1 if Barnabas is wrong somewhere.
+    the extra tshark. The exit status is 1 if Barnabas is wrong somewhere.
     """
     from ....captures.foreign.crosscheck import Crosscheck, CrosscheckOutcome
 

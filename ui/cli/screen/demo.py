@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ....errors import install
 from ....plugins.rules.rules import Rule
 from ....proxy import Proxy, ProxyConfig, ProxyError
 from ..common.failure import Failure, make_directory
@@ -40,7 +41,7 @@ def demo(
     """
     missing = [name for name in ("confluent_kafka", "aiokafka") if importlib.util.find_spec(name) is None]
     if missing:
-        raise Failure(f"the demo needs {' and '.join(missing)}: pip install 'barnabas[demo]'")
+        raise Failure(f"the demo needs {' and '.join(missing)}: {install('demo')}")
     directory = record or Path("recordings") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
     make_directory(directory)
     from ...tui.app import on_terminal

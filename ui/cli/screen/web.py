@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from ....errors import install
 from ....proxy.control.auth import is_loopback
 from ....proxy.supervisor.interpreter import python
 from ...safe import visible
@@ -21,7 +22,7 @@ NOT_HANDED_ON = frozenset({"web", "host", "port", "pages", "served", "plain", "r
 def need_web() -> None:
     """Raise Failure, which names the extra to install, if it is missing."""
     if not available():
-        raise Failure("--web needs textual-serve: pip install 'barnabas[web]'")
+        raise Failure(f"--web needs textual-serve: {install('web')}")
 
 
 def serve_pages(context: typer.Context, title: str, host: str, port: int, most: int) -> None:
