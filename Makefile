@@ -75,9 +75,11 @@ matrix: $(VENV)/.test broker ## real clients of many kinds on brokers of nine re
 bench: $(VENV)/.test tshark broker ## every benchmark beside its peers, one after the other, on a machine that does nothing else
 	@for each in $(BENCHES); do echo "==> bench/$$each"; $(BIN)/python bench/$$each || exit; done
 
-lint: $(VENV)/.test ## ruff, mypy and the layer rules
+lint: $(VENV)/.test ## ruff, spelling, mypy and the layer rules
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
+	@echo "==> codespell"
+	@$(BIN)/codespell $(PRODUCT) docs README.md CONTRIBUTING.md CHANGELOG.md
 	@echo "==> mypy"
 	@# mypy names the root package after its folder; through this link it is 'barnabas' in every clone
 	@mkdir -p $(CACHE)/types && rm -f $(CACHE)/types/barnabas && ln -s ../.. $(CACHE)/types/barnabas
