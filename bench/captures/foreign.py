@@ -29,10 +29,10 @@ IMPORT = """
 import sys, time
 from pathlib import Path
 from barnabas.captures.foreign.importer import Importer
-from barnabas.captures.pcap.sources import Source
+from barnabas.captures.pcap.sources import CaptureSource
 begun, cpu = time.perf_counter(), time.process_time()
 importer = Importer(Path(sys.argv[2]))
-importer.begin(Source(Path(sys.argv[1])))
+importer.begin(CaptureSource(Path(sys.argv[1])))
 while importer.advance():
     pass
 importer.close()

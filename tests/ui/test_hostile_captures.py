@@ -109,7 +109,7 @@ def hook(event, args):
 
 from barnabas.ui.cli.command_line import make_app
 from barnabas.captures import open_capture
-from barnabas.captures.serving.answers import DelayedReply, NotRecorded, Session
+from barnabas.captures.serving.answers import DelayedReply, NotRecorded, LiveSession
 from barnabas.captures.serving.engine import Engine
 from barnabas.decoder import DecodeError
 import barnabas.captures.export, pyarrow.parquet, numpy  # what libraries do when they are loaded is not the capture's
@@ -126,7 +126,7 @@ for words in json.loads(sys.argv[2]):
 def serve(path):  # the recording as a broker, asked everything that was asked
     served = 0
     with open_capture(path) as capture:
-        engine, session = Engine(capture.exchanges()), Session(1, "127.0.0.1")
+        engine, session = Engine(capture.exchanges()), LiveSession(1, "127.0.0.1")
         for now, exchange in enumerate(capture.exchanges()):
             try:
                 ask = engine.read(session, exchange.request, now, now)

@@ -113,7 +113,7 @@ class Find(Dialog[str | None]):
 class AskDialog(Dialog[str | None]):
     """Asks for a line of text; None when cancelled."""
 
-    DEFAULT_CSS = "Ask > Vertical { width: 80%; max-width: 90; }"
+    DEFAULT_CSS = "AskDialog > Vertical { width: 80%; max-width: 90; }"
 
     def __init__(self, question: str, text: str = ""):
         super().__init__()
@@ -242,7 +242,7 @@ class TextPages(Dialog[None]):
     """Shows a text, which must be `safe.visible`."""
 
     DEFAULT_CSS = """
-    Pages VerticalScroll {
+    TextPages VerticalScroll {
         width: 90%; max-width: 100; height: auto; max-height: 85%; padding: 0 2; background: $panel; border: round $primary;
     }
     """

@@ -12,7 +12,7 @@ from barnabas.captures.recording.index import NOTED, RECORD, STRINGS_HEADER, Ind
 from barnabas.decoder import Exchange, State
 from barnabas.proxy.metrics.feed import layout as feed_layout
 from barnabas.proxy.metrics.feed import sender as feed
-from barnabas.proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Names
+from barnabas.proxy.metrics.feed.client import Batch, FeedDictionary, FeedError, FeedReader, Joined, Missed
 from barnabas.proxy.metrics.feed.layout import HEADER, DatagramKind, Header, Hello, Rate, Totals
 from barnabas.proxy.metrics.feed.sender import FeedSender
 from hypothesis import example, given
@@ -366,7 +366,7 @@ def test_a_dictionary_is_assembled_from_any_pieces(pieces: list[tuple[int, int]]
     for number in range(10):
         encoder.connection(number, number, f"a:{number}", f"b:{number}")
     stream = bytes(encoder.entries[STRINGS_HEADER.size :])
-    names = Names()
+    names = FeedDictionary()
     for start, size in pieces:
         names.take(start, stream[start : start + size])
         assert names.size <= len(stream)
@@ -378,7 +378,7 @@ def test_a_dictionary_is_assembled_from_any_pieces(pieces: list[tuple[int, int]]
 
 
 def test_a_dictionary_of_nonsense_is_bounded() -> None:
-    names = Names()
+    names = FeedDictionary()
     names.take(0, struct.pack("<IHH", 1 << 31, 1, 0))
     for _ in range(20):
         names.take(names.size, bytes(60_000))
