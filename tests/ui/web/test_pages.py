@@ -281,7 +281,7 @@ def test_the_output_of_a_failed_screen_is_shown_harmlessly(tmp_path: Path) -> No
 def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     web.need_web()
     monkeypatch.setattr(web, "available", lambda: False)
-    with pytest.raises(Failure, match=r"barnabas\[web\]"):
+    with pytest.raises(Failure, match=r"pip install '\.\[web\]'"):
         web.need_web()
 
 
