@@ -45,13 +45,13 @@ _listener: Listener | None = None
 
 
 def listen(listener: Listener | None) -> None:
-    """Call this when a boundary contains its 1st, 2nd, 4th, 8th ... error: a process reports them to its supervisor."""
+    """Call this when a boundary contains its 1st, 10th, 100th ... error: a process reports them to its supervisor."""
     global _listener
     _listener = listener
 
 
 def contained(what: str, error: BaseException, *, reported: bool = False) -> None:
-    """Count and log an error that goes no further; with its traceback the first time, and each time the count has doubled.
+    """Count and log an error that goes no further; with its traceback the 1st, 10th, 100th ... time.
 
     what: what failed, a constant (``"a listener of the recording"``), as it is counted by it. reported: the boundary itself tells
     users about the error, so the process's listener is not called.
@@ -59,13 +59,13 @@ def contained(what: str, error: BaseException, *, reported: bool = False) -> Non
     errors_contained[what] += 1
     count = errors_contained[what]
     described = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if count & (count - 1):
+    if str(count).strip("0") != "1":  # no power of ten
         _log.debug("contained: %s: %s", what, described)
         return
     _log.error("contained: %s: %s", what, described, exc_info=error)
     if _listener is not None and not reported:
         try:
-            _listener(Contained(what, described, count - count // 2))
+            _listener(Contained(what, described, count - count // 10))
         except Exception as failed:  # a boundary itself: nothing may come out of it
             _log.error("an error could not be reported", exc_info=failed)
 

@@ -77,8 +77,7 @@ def read_frame(sock: socket.socket) -> bytes:
 
 def ask(sock: socket.socket, frame: bytes) -> bytes:
     """Send a request (with its size) and read the response; fails when the stream ends instead."""
-    sock.sendall(frame)
-    answer = read_frame(sock)
+    answer = exchange(sock, frame)
     assert answer, "the connection ended instead of an answer"
     return answer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.events import InternalError, NotInspected, Undecoded
+from barnabas.proxy.events import NotInspected, Undecoded
 from harness.run.lines import line
 from harness.run.slices import slow, thin
 from harness.scripted import Broker
@@ -61,7 +61,7 @@ def traffic(proxy: Proxy, count: int = 40) -> None:
 @pytest.mark.parametrize("record", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("fault", thin(FAULTS, 1))
 def test_a_broken_decoder(fault: str, record: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Traffic goes on, and what is reported of it is little."""
+    """Traffic goes on, and it is reported once at most per process."""
     (tmp_path / "sitecustomize.py").write_text(SABOTAGE.format(fault=FAULTS[fault], reached=str(tmp_path / "reached")))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
     config = {"record": tmp_path / "recording" if record else None, "findings": True}
@@ -78,11 +78,8 @@ def test_a_broken_decoder(fault: str, record: bool, tmp_path: Path, monkeypatch:
             kinds = Counter(type(event).__name__ for event in events)
             assert not kinds["RelayFault"]
             # what an echo answers is no response of the API, which is reported of held frames
-            warnings = [e.text for e in events if e.warning and not isinstance(e, (NotInspected, Undecoded, InternalError))]
+            warnings = [e.text for e in events if e.warning and not isinstance(e, (NotInspected, Undecoded))]
             assert len(warnings) <= 2 + 8 * record, warnings
-            # contained errors are reported each time their number has doubled
-            contained = Counter(event.what for event in events if isinstance(event, InternalError))
-            assert all(count <= 12 for count in contained.values()), contained
             assert proxy._children["relay"].poll() is None
         finally:
             for name in ("observer", "inspector"):
