@@ -231,19 +231,31 @@ def test_every_reason_is_known_and_used() -> None:
     assert used == set(reasons)
 
 
-def row(line: Listed) -> str:
-    """A line of the list as the document's table shows it."""
-    return (
-        f"| {line.kind} {line.message} | {line.versions} | `{line.path}` | {line.what} "
-        f"| `{line.theirs}` → `{line.ours}` | {', '.join(line.reasons)} |"
-    )
+def item(line: Listed) -> str:
+    """A line of the list as the document shows it; a renamed field's old name is the end of its path."""
+    reasons = "" if line.reasons == ("definition",) else f" ({', '.join(line.reasons)})"
+    if line.what == "name":
+        assert line.path == "." or line.theirs == snake_case(line.path.rpartition(".")[2].removesuffix("[]")), line
+        return f"`{line.theirs if line.path == '.' else line.path} → {line.ours}`{reasons}"
+    return f"`{line.path}`: {line.what} `{line.theirs} → {line.ours}`{reasons}"
+
+
+def rows(lines: list[Listed]) -> list[str]:
+    """The document's table: a row for what the same seeds have in the same versions of a message."""
+    places: dict[Listed, list[str]] = {}
+    for line in lines:
+        places.setdefault(line._replace(seed="", versions=""), []).append(f"{line.seed}: {line.versions}")
+    items: dict[tuple[str, str], list[str]] = {}
+    for line, seeds in places.items():
+        items.setdefault((f"{line.kind} {line.message}", "; ".join(seeds)), []).append(item(line))
+    return [f"| {message} | {seeds} | {', '.join(of)} |" for (message, seeds), of in items.items()]
 
 
 def test_the_document_shows_every_difference_and_reason() -> None:
     text = DOCUMENT.read_text("utf-8")
     reasons, lines = listed()
     shown_rows = [x for x in text.splitlines() if re.match(r"\| (request|response|header) ", x)]
-    assert shown_rows == [row(line) for line in lines]
+    assert shown_rows == rows(lines)
     for name, why in reasons.items():
         assert f"- **{name}**: {why}" in text, name
 

@@ -30,13 +30,13 @@ class Change(NamedTuple):
 
 
 SERVER_ERROR = Change(
-    -1, "UNKNOWN", "UNKNOWN_SERVER_ERROR", "KAFKA-4763 (KIP-112): told apart from errors that a client does not know"
+    -1, "UNKNOWN", "UNKNOWN_SERVER_ERROR", "KAFKA-4763 (KIP-112): no longer used for errors unknown to the client"
 )
 NOT_LEADER = Change(
-    6, "NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "KAFKA-10223 (2.6): followers serve fetches too"
+    6, "NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "KAFKA-10223 (2.6): followers also serve fetches"
 )
-REPLICA = Change(9, "final", "retriable", "KAFKA-10223 (2.6): it always passed by itself, now it is marked so")
-COORDINATORS = "KIP-98 (0.11): transactions have a coordinator too"
+REPLICA = Change(9, "final", "retriable", "KAFKA-10223 (2.6): always transient, now marked as such")
+COORDINATORS = "KIP-98 (0.11): transactions also have a coordinator"
 ERRORS = {
     "002": [
         SERVER_ERROR,
@@ -50,11 +50,11 @@ ERRORS = {
         SERVER_ERROR,
         NOT_LEADER,
         REPLICA,
-        Change(46, "retriable", "final", "the batch is in the log already: sending it again gives the same answer"),
-        Change(51, "final", "retriable", "the transaction before is still being completed: it passes by itself"),
+        Change(46, "retriable", "final", "the batch is already in the log; retrying will not help"),
+        Change(51, "final", "retriable", "the previous transaction is still completing"),
     ],
 }
-OFFSETS = Change(2, "Offsets", "ListOffsets", "renamed after 0.11; OffsetCommit and OffsetFetch are other APIs")
+OFFSETS = Change(2, "Offsets", "ListOffsets", "renamed after 0.11")
 API_KEYS = {
     "002": [OFFSETS, Change(10, "GroupCoordinator", "FindCoordinator", COORDINATORS)],
     "003": [OFFSETS],
