@@ -9,24 +9,24 @@ from matrix.pair import differences
 from matrix.recording import OF_VERSION_0
 
 REASONS = {
-    "removed-in-kafka-4": ("sent", "That is so: these clients work with brokers before 4.0, and with later ones by translation."),
+    "removed-in-kafka-4": ("sent", "True: these clients work with brokers before 4.0, and with later ones by translation."),
     "client-too-new": (
         "needs brokers of",
-        "Their makers promise nothing for brokers so old; where the table has letters, it works all the same.",
+        "Their makers do not support such old brokers; where the table has letters, it works.",
     ),
-    "closed-on-version": ("it serves", "So Kafka 4 answers versions that it dropped (KIP-896)."),
+    "closed-on-version": ("it serves", "Kafka 4 does this for versions that it dropped (KIP-896)."),
     "api-versions-ignored": (
-        "had offered no version", "kafka-go asks for settings whatever the broker offers; it does so directly, too."
+        "had offered no version", "kafka-go always requests settings, also directly."
     ),
-    "closed-without-answer": ("(DescribeConfigs)", "The broker does not know that API, and closes the connection."),
-    "api-versions-fallback": ("refused ApiVersions v", "The client asks again at the same version instead of at version 0."),
-    "unanswered-request": ("ApiVersions v", "Kafka 0.9 keeps silent where it is asked what it does not know."),
-    "closed-on-first-request": ("ApiVersions v", "Kafka 0.8 closes the connection where it is asked what it does not know."),
+    "closed-without-answer": ("(DescribeConfigs)", "The broker does not know that API."),
+    "api-versions-fallback": ("refused ApiVersions v", "The client retries the same version instead of version 0."),
+    "unanswered-request": ("ApiVersions v", "Kafka 0.9 does not answer unknown requests."),
+    "closed-on-first-request": ("ApiVersions v", "Kafka 0.8 closes the connection on unknown requests."),
     "undecodable-frame": (
         "Metadata v11 between client 'sarama-client'",
-        "Kafka 0.9 does not have that version and answers all the same, in the bytes of version 0.",
+        "Kafka 0.9 does not have that version and answers in version 0.",
     ),
-    "corrupt-batch": ("format 2, and Produce v", "The client does so directly, too."),
+    "corrupt-batch": ("format 2, and Produce v", "The client also does this directly."),
 }
 """By id of the finding: words that it must have, and why it is no fault of what stands between."""
 

@@ -25,29 +25,22 @@ TAKES = {"group": ["JoinGroup"], "transactions": ["InitProducerId"], "admin": ["
 
 HEAD = f"""# Compatibility
 
-Real clients of many kinds on real brokers of many releases, directly and through the proxy. Made by `make matrix`
-(`tests/matrix`): every pair runs the same small program both ways, and the recording is read afterwards.
+Real clients on real brokers of many releases, directly and through the proxy. `make matrix` (`tests/matrix`) makes this page: every pair runs the same
+small program both ways, and the recording is then read. `make matrix ARGS="--only kafkajs,2.8 --again"` runs a part; `ARGS=--json` prints every pair
+with its versions.
 
-- **{LETTERS["group"]}**: produces, plain and gzip, and reads in a group; the next member resumes behind what was committed
-- **{LETTERS["transactions"]}**: transactions, one of them aborted, read committed; with a group's offsets where the client has that
-- **{LETTERS["admin"]}**: makes a topic with a setting, describes it and deletes it
+- **{LETTERS["group"]}**: produces plain and gzip records, consumes in a group; the next member resumes after the committed offsets
+- **{LETTERS["transactions"]}**: transactions, one of them aborted, read committed; with group offsets if the client supports that
+- **{LETTERS["admin"]}**: creates a topic with a setting, describes and deletes it
 
-The letters stand for what gives the right result directly. Behind an arrow is what does with `--translate`
-([translation](translation.md)), where that is more; {NOTHING}: nothing; an empty cell: not tried yet. kcat makes no topics; kafka-go has no
-transactional producer, and Java before 0.11 has neither transactions nor an admin client. Brokers lack what came later, and nothing
-between makes up for that: groups before 0.9 (0.8.2 has no JoinGroup), topics made by request before 0.10.1, their settings and
-transactions before 0.11.
-`make matrix ARGS="--only kafkajs,2.8 --again"` runs a part; `ARGS=--json` prints every pair with its versions."""
+A letter means the right result directly; after an arrow, with `--translate` ([translation](translation.md)), if that is more. {NOTHING}: nothing; an
+empty cell: not tried. kcat creates no topics; kafka-go has no transactional producer, and Java before 0.11 has neither transactions nor an admin
+client. Translation cannot add what a broker lacks: groups before 0.9 (0.8.2 has no JoinGroup), topic creation by request before 0.10.1, topic settings
+and transactions before 0.11."""
 
-ON_TODAYS_JAVA = """ZooKeeper's servers run with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that they load) and
-`zookeeper.4lw.commands.whitelist=ruok` (3.5 and later do not answer otherwise); Kafka up to 0.10.2 has the jar of
-`javax.xml.bind` beside it, which Java lost in 11. Kafka 2.2 and 2.3 do not start on Java 14 or newer: the client of their
-ZooKeeper 3.4.14 cannot read how Java writes an address that is not resolved.
-
-```
-java.lang.IllegalArgumentException: Unable to canonicalize address BROKER/<unresolved> because it's not resolvable
-    at org.apache.zookeeper.SaslServerPrincipal.getServerPrincipal(SaslServerPrincipal.java:65)
-```"""
+ON_TODAYS_JAVA = """ZooKeeper runs with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that it loads) and `zookeeper.4lw.commands.whitelist=ruok`
+(needed since 3.5). Kafka up to 0.10.2 needs the jar of `javax.xml.bind`, which Java 11 removed. Kafka 2.2 and 2.3 do not start on Java 14 or newer:
+their ZooKeeper 3.4.14 fails with `Unable to canonicalize address BROKER/<unresolved> because it's not resolvable`."""
 
 
 def document(everything: dict[str, Any]) -> str:
@@ -68,18 +61,18 @@ def document(everything: dict[str, Any]) -> str:
     if missing:
         lines += [f"Left out here: {'; '.join(missing)}.", ""]
     lines += ["## Brokers", "", *(f"- {start(broker, everything['brokers'])}" for broker in BROKERS), "", ON_TODAYS_JAVA, ""]
-    lines += ["## Versions", "", "API versions of the requests, on all brokers together, without translation.", ""]
+    lines += ["## Versions", "", "API versions of the requests, on all brokers, without translation.", ""]
     for client in CLIENTS:
         if versions := united(pairs, client.name):
             seen = sorted(versions.items(), key=lambda each: facts.api_key(each[0]) or 0)
             lines.append(f"- **{client.name}**: " + "; ".join(f"{api} {ranges(of)}" for api, of in seen))
-    needed = "; ".join(f"{stage} takes {' and '.join(apis)}" for stage, apis in TAKES.items())
+    needed = "; ".join(f"{stage} needs {' and '.join(apis)}" for stage, apis in TAKES.items())
     translated = {pair: possible(pair, found["translated"]["said"]) for pair, found in pairs.items() if found["translated"]}
-    lines += ["", "## What does not work", "", "What the clients say themselves, directly at the broker.", ""]
+    lines += ["", "## What does not work", "", "The clients' own errors, directly at the broker.", ""]
     lines += [*failures({pair: result["direct"] for pair, result in pairs.items()}), ""]
-    lines += [f"What does not work with translation, either, though the broker has all of these APIs: {needed}.", ""]
+    lines += [f"With translation, although the broker has these APIs: {needed}.", ""]
     lines += [*failures(translated), ""]
-    lines += ["## Findings", "", "What `barnabas findings` says of these conversations, above information.", ""]
+    lines += ["## Findings", "", "What `barnabas findings` reports on these recordings, above severity `info`.", ""]
     lines += findings(pairs.values())
     return "\n".join(lines).rstrip() + "\n"
 
@@ -103,9 +96,9 @@ def totals(results: list[Result]) -> str:
     foreign = sum(each.endswith(OF_VERSION_0) for side in sides for each in side["undecoded"])
     other = sum(bool(differences(result["direct"], result["proxied"]["said"])) for result in results)
     versions = {(api, version) for side in sides for api, seen in side["versions"].items() for version in seen}
-    answers = f" (but for {foreign} answers in another version than they were asked for in: see the findings)" if foreign else ""
+    answers = f" (except {foreign} responses in another version than the request: see the findings)" if foreign else ""
     return (
-        f"{len(results)} pairs, {other} of them with another outcome through the proxy than without it; {exchanges:,} "
+        f"{len(results)} pairs, {other} of them with a different outcome through the proxy; {exchanges:,} "
         f"exchanges recorded, {undecoded - foreign} of them not decoded{answers}; {len({api for api, _ in versions})} APIs in "
         f"{len(versions)} versions."
     )
@@ -153,21 +146,24 @@ def possible(pair: str, outcomes: Result) -> Result:
 
 
 def failures(outcomes: dict[str, Result]) -> list[str]:
-    """By client and its words, on which brokers; from the outcomes of each pair."""
+    """By the clients' words: which clients, on which brokers; from the outcomes of each pair."""
     where: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair, stages in outcomes.items():
         client, _, broker = pair.partition(" on ")
         if "broken" in stages:
-            where[client, anonymous(stages["broken"])][broker].append("everything")
+            where[anonymous(stages["broken"]), client][broker].append("everything")
         for stage, good in succeeded(stages).items():
             if not good:
                 words = ": ".join((stages[stage].get("error", "another result"), stages[stage].get("text", "")))
-                where[client, anonymous(words)][broker].append(stage)
-    lines = []
-    for (client, words), places in where.items():
+                where[anonymous(words), client][broker].append(stage)
+    clients: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for (words, client), places in where.items():
         on = ", ".join(f"{broker} ({', '.join(stages)})" for broker, stages in places.items())
-        lines.append(f"- **{client}** on {on}: `{words}`")
-    return lines or ["Nothing."]
+        clients[words][on].append(client)
+    return [
+        f"- `{words}`: " + "; ".join(f"{', '.join(names)} on {on}" for on, names in places.items())
+        for words, places in clients.items()
+    ] or ["Nothing."]
 
 
 def anonymous(text: str) -> str:
@@ -176,7 +172,7 @@ def anonymous(text: str) -> str:
     text = re.sub(r"\bm[0-9a-f]{10}\b", "RUN", text)
     text = re.sub(r"/tmp/[\w/.-]+", "FILE", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ ", "", text).replace("`", "'")
-    return textwrap.shorten(text, 220, placeholder=" …")
+    return textwrap.shorten(text, 180, placeholder=" …")
 
 
 def findings(results: Iterable[Result]) -> list[str]:
@@ -188,5 +184,5 @@ def findings(results: Iterable[Result]) -> list[str]:
     lines = []
     for name, of in sorted(seen.items()):
         why = faults.reason(of[0]) or "Not explained."
-        lines.append(f"- `{name}`, {len(of)} times, such as: {anonymous(of[0]['seen'])}. {why}")
+        lines.append(f"- `{name}` ({len(of)}), such as: {anonymous(of[0]['seen'])}. {why}")
     return lines or ["None."]
