@@ -110,9 +110,10 @@ docs: $(VENV)/.docs ## build the documentation site into .cache/site; a broken l
 docs-serve: $(VENV)/.docs ## show the documentation site, at http://127.0.0.1:8000, while its pages change
 	@$(SITE) serve
 
-reference: $(VENV)/.test ## write docs/reference.md, out of the docstrings of what programs may import
-	@PYTHONPATH=tests $(BIN)/python -m docs.site.reference > $(CACHE)/reference.md && mv $(CACHE)/reference.md docs/reference.md
-	@echo "==> docs/reference.md"
+reference: $(VENV)/.test ## write docs/reference.md from docstrings, and docs/detectors.md from the detectors
+	@for page in reference detectors; do \
+		PYTHONPATH=tests $(BIN)/python -m docs.site.$$page > $(CACHE)/$$page.md && mv $(CACHE)/$$page.md docs/$$page.md || exit; \
+		echo "==> docs/$$page.md"; done
 
 pictures: $(VENV)/.test ## draw the pictures of the documentation, from a recording of the demonstration
 	@PYTHONPATH=tests $(BIN)/python -m docs.site.pictures

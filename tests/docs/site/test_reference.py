@@ -1,4 +1,4 @@
-"""The reference page: made of docstrings, and complete."""
+"""The generated pages: up to date, and complete."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import inspect
 from pathlib import Path
 
 import pytest
-from docs.site import reference
+from docs.site import detectors, reference
 
 
-def test_the_page_is_made_of_todays_docstrings(repository: Path) -> None:
-    assert (repository / "docs" / "reference.md").read_text("utf-8") == reference.page(), "run `make reference`"
+def test_the_pages_are_todays(repository: Path) -> None:
+    for generator in (reference, detectors):
+        file = f"{generator.__name__.rpartition('.')[2]}.md"
+        assert (repository / "docs" / file).read_text("utf-8") == generator.page(), f"{file}: run `make reference`"
 
 
 @pytest.mark.parametrize("package", reference.PACKAGES)

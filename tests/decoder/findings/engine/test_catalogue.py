@@ -8,7 +8,7 @@ from pathlib import Path
 from barnabas.decoder.findings import Severity, detectors
 from barnabas.decoder.schema import facts
 
-PAGE = Path(__file__).parents[4] / "docs" / "findings.md"
+PAGE = Path(__file__).parents[4] / "docs" / "detectors.md"
 
 
 def test_every_detector_describes_itself() -> None:
