@@ -311,7 +311,7 @@ class Capture:
         return any(file.own is None and now - file.modified < _GROWING_SECONDS for file in self.segments)
 
     def wait(self, seconds: float) -> None:
-        """Wait until background reading is done, at most so many seconds."""
+        """Wait until background reading is done, at most this many seconds."""
         for segment in self.segments:
             segment.wait(seconds)
 

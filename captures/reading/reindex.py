@@ -121,7 +121,7 @@ def in_memory(builder: IndexBuilder) -> Index:
 
 
 def rebuild(path: str | Path) -> int:
-    """Write the index files of a closed segment anew, from its packets; returns the number of records (exchanges).
+    """Rewrite the index files of a closed segment from its packets; returns the number of records (exchanges).
 
     Raises `NotACapture`, ValueError for a capture that is no segment of a recording, or OSError.
     """

@@ -234,7 +234,7 @@ class Recorder:
         self._recording.tick()
 
     def rotate(self) -> None:
-        """End the segment now and go on in the next one."""
+        """End the segment now and continue in the next one."""
         self._recording.rotate()
 
     def flush(self) -> None:

@@ -335,7 +335,7 @@ class Recording:
             self._segment.frames += count
 
     def rotate(self) -> None:
-        """End the segment now and go on in the next one."""
+        """End the segment now and continue in the next one."""
         try:
             self._rotate()
         except OSError as error:

@@ -113,10 +113,10 @@ class Connection:
         return correlation_id in self._queue
 
     def hand_over(self) -> tuple[tuple[bytes, int], tuple[bytes, int]] | None:
-        """Let a caller who has taken `pending` go on in its place: by direction, the bytes that are no whole frame yet
-        and the time of the first one. Nothing waits then. None, and nothing is changed, unless there was a request and
-        the next bytes are frames for certain, and no response has begun if there was none before. What is fed
-        afterwards is taken up again."""
+        """Hand over to a caller who has taken `pending`: by direction, the bytes of an incomplete frame and the time of
+        the first one. Nothing is pending afterwards. Returns None and changes nothing unless there was a request, the
+        next bytes are certainly frames, and no response has begun if there was none before. Data that is fed later is
+        accepted as before."""
         request, response = self._streams
         if (
             self._requests is not _Requests.FRAMES

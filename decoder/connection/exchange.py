@@ -102,7 +102,7 @@ class Exchange:
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
     nanoseconds since the epoch. ``request_cut`` and ``response_cut``: bytes of a frame that were not kept, after those that
     are there; such a frame has no message. ``about``: the peer info of the connection so far, shared by its exchanges; None
-    where nobody followed the connection.
+    if the connection was not followed.
     """
 
     connection: int = 0

@@ -240,10 +240,10 @@ class Barnabas:
         return [] if self._cassette is None else self._cassette.faults(ended)
 
     def broker_down(self, node: int) -> BrokerDown:
-        """Make the broker with this id unreachable: connections to it are closed and new ones end at once, as they do at a
-        broker that does not run. It ends with `up()`, the `with` it stands in, or `reset()`. ValueError for an unknown id.
+        """Make the broker with this id unreachable: its connections are closed and new ones end at once, as if it were not
+        running. It ends with `up()`, the `with` block, or `reset()`. ValueError for an unknown id.
 
-        The other brokers do not know: it goes on leading its partitions, so that clients wait for it.
+        The other brokers do not notice: it keeps leading its partitions, so clients wait for it.
         """
         __tracebackhide__ = True
         found = {each["node"]: (each["broker"][0], each["broker"][1]) for each in self.control.brokers()}
@@ -281,7 +281,8 @@ class Barnabas:
         return [each for each in self.injected if each.required and not each.hits]
 
     def reset(self) -> None:
-        """Begin anew within a test: remove the faults, let brokers that are down come back, and count exchanges from here on. Findings stay those of the whole test."""
+        """Start over within a test: remove the faults, bring brokers back up, and count exchanges from now on. Findings
+        still cover the whole test."""
         for each in self.injected:
             each.remove()
         self.injected.clear()
@@ -321,8 +322,8 @@ class Barnabas:
     ) -> list[Json]:
         """Assert how many exchanges a filter selects: ``expect("api == Metadata", at_most=3, within=1.0)``.
 
-        `within`: the most in any span of so many seconds. Without a number at least one has to be there. What is not
-        there yet is waited for, up to `timeout` seconds. AssertionError shows the exchanges.
+        `within`: `at_most` applies to any span of this many seconds. Without a number, at least one exchange is
+        required. Missing exchanges are waited for, up to `timeout` seconds. AssertionError shows the exchanges.
         """
         __tracebackhide__ = True
         _check(filter)
@@ -348,8 +349,8 @@ class Barnabas:
         return found
 
     def findings(self, at_least: str = "low", *, injected: bool = False) -> list[Json]:
-        """What is wrong with the traffic so far, the worst first; of this severity or worse. What the mock brokers do wrong
-        themselves is left out, and so is what comes of the test's own faults (`injected`: that too)."""
+        """Problems in the traffic so far, of this severity or worse, worst first. Faults of the mock brokers are
+        omitted, and so are the effects of the test's own faults unless `injected`."""
         __tracebackhide__ = True
         if at_least not in SEVERITIES:
             raise ValueError(f"a severity is {', '.join(SEVERITIES)} and not {at_least!r}{nearest(at_least, SEVERITIES)}")

@@ -49,10 +49,10 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[FailedPartitio
 class MetadataIgnored(Detector):
     id = "metadata-ignored"
     severity = Severity.MEDIUM
-    title = "a client produces to or fetches from a broker that, as it was told, is not the leader"
+    title = "a client produces to or fetches from a broker that its metadata does not show as the leader"
     why = (
-        "a client must follow the leader that Metadata names. This one asked, was told, and goes on with the broker it "
-        "had: nothing gets through until it follows."
+        "a client must follow the leader that Metadata names. This one asked, got the answer, and keeps using the old "
+        "broker: nothing gets through until it follows."
     )
     remedy = (
         "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, load "

@@ -245,7 +245,7 @@ class _Failing:
 class FetchErrorLoop(FetchDetector):
     id = "fetch-error-loop"
     severity = Severity.HIGH
-    title = "a partition whose fetches go on failing with the same error"
+    title = "a partition whose fetches keep failing with the same error"
 
     COUNT = 5
     LASTING_NS = 5 * SECOND

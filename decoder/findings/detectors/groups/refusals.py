@@ -25,7 +25,7 @@ INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
 class UnknownMember(GroupDetector):
     id = "unknown-member"
     severity = Severity.MEDIUM
-    title = "a member is told UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch again and again"
+    title = "a member keeps getting UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch"
     why = (
         "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance within "
         "max.poll.interval.ms) or went on to another generation. The client should forget its member id or generation "

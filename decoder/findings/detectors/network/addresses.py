@@ -93,7 +93,7 @@ class UnreachableAdvertisedAddress(Detector):
 
     id = "unreachable-advertised-address"
     severity = Severity.HIGH
-    title = "a client is told a broker's address and never reaches it (advertised.listeners)"
+    title = "a client gets a broker's address and never reaches it (advertised.listeners)"
 
     REFUSALS = 3
     """Failed attempts; one or two happen while a broker starts."""
