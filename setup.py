@@ -30,7 +30,8 @@ SHARED = {
     "captures": (
         ("decoder/wire/frame.py", "MAX_FRAME"),
         ("captures/pcap/packets.py", "MAX_LENGTH", "MAX_PAYLOAD", "FIN", "SYN", "RST", "PSH", "ACK"),
-        ("captures/recording/index.py", "UNDECODED", "SURPLUS", "CUT"),
+        ("captures/recording/index.py", "UNDECODED", "SURPLUS", "CUT", "MAX_STRING"),
+        ("decoder/connection/correlation.py", "MOST_WAITING"),
     ),
     "proxy": (
         ("decoder/wire/acks.py", "ACKS_REACH"),

@@ -55,6 +55,7 @@ class ConnectionRecorder:
         """The position behind what was taken; `RecorderContext.reason` says why not all was."""
     def skip(self, direction: int, count: int, base: int, stop: int, /) -> bool:
         """Bytes of a frame that are not there; whether that was taken."""
+    def awaits(self, correlation_id: int, /) -> bool: ...
     def lost(self, direction: int, /) -> None: ...
     def push(self, frame: bytes, time_ns: int, offset: int, flags: int, cut: int, /) -> bool:
         """Add a request that waits; whether it is plain."""
@@ -99,20 +100,15 @@ class PendingRequest:
     """As `captures.foreign.skim.PlainRequest`."""
 
 class Frames:
-    """Takes ordinary packets and frames; calls the Skimmer `owner` for all others. `records` takes index records; with
-    None, the owner gets every request and answer."""
+    """Takes ordinary packets. With `records`, which takes index records, also ordinary frames; `owner` is the Skimmer, which gets all
+    others. Without, the streams go to the recorders of `record_to`, and what these leave to `owner.data`."""
 
-    def __new__(
-        cls, owner: Any, records: bytearray | None, most_waiting: int, most_frame: int, most_name: int, /
-    ) -> Frames: ...
+    def __new__(cls, owner: Any, records: bytearray = ..., most_waiting: int = 0, /) -> Frames: ...
     rows: int
-    writes: bool
-    """It writes ordinary frames into the segment of `write_to`. The owner is asked (`_segment_ready`) for that at a size of `stop`."""
-    stop: int
-    frames: int
-    exchanges: int
-    def write_to(self, buffer: Buffer, records: bytearray, number: int, flushed: int, stop: int, /) -> None: ...
-    def attach(self, conversation: Conversation, next: Any, client_head: bytes, broker_head: bytes, /) -> None: ...
+    taken: int
+    """Bytes that recorders took."""
+    def record_to(self, recorders: dict[int, ConnectionRecorder], flushed: int, stop: int, /) -> None:
+        """What `NativeFeed` holds."""
     def interfaces(self, known: int, stamps: list[tuple[int, int, int]], /) -> None:
         """Of each interface behind the first `known`: nanoseconds of a tick (0: no whole number), nanoseconds to add, link
         type."""

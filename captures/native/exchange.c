@@ -235,6 +235,11 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
         }
         *last = what;
         state = write_packets(recorder, 0, data, size, cut, time_ns);
+        if (state == DONE && recorder->queue.count > MOST_WAITING) { /* the oldest is given up */
+            state = write_record(recorder, waiting_at(recorder, 0), 0, -1, 0, 0, 0);
+            if (state == DONE)
+                queue_take(recorder);
+        }
         if (state != DONE) { /* nothing of it is taken: the memory stays whose it was */
             go_back(recorder, &before);
             if (owned)

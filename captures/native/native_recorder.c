@@ -214,6 +214,14 @@ static PyObject *Recorder_feed(PyObject *self, PyObject *const *a, Py_ssize_t gi
     return PyLong_FromSsize_t(at);
 }
 
+/* awaits(correlation id): whether a request waits for that response */
+static PyObject *Recorder_awaits(PyObject *self, PyObject *id) {
+    long long number = PyLong_AsLongLong(id);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(in_flight_place(&((ConnectionRecorder *)self)->queue, (uint32_t)number, sizeof(Waiting)) >= 0);
+}
+
 /* lost(direction): bytes are missing here, and what comes next starts at a frame. For a recorder that only counts. */
 static PyObject *Recorder_lost(PyObject *self, PyObject *direction) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
@@ -445,6 +453,7 @@ static void Recorder_dealloc(PyObject *self) {
 static PyMethodDef methods[] = {
     {"feed", (PyCFunction)(void (*)(void))Recorder_feed, METH_FASTCALL, NULL},
     {"skip", (PyCFunction)(void (*)(void))Recorder_skip, METH_FASTCALL, NULL},
+    {"awaits", Recorder_awaits, METH_O, NULL},
     {"lost", Recorder_lost, METH_O, NULL},
     {"push", (PyCFunction)(void (*)(void))Recorder_push, METH_FASTCALL, NULL},
     {"hold", (PyCFunction)(void (*)(void))Recorder_hold, METH_FASTCALL, NULL},

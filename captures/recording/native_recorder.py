@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...decoder import Connection, Direction, Exchange, RequestSeen
+from ...decoder import Connection, Direction, Exchange, RequestSeen, Topics
 from ...decoder.codec import secrets
 from ...decoder.codec.plan import API_VERSIONS
 from ...decoder.codec.project import Skim, skim
@@ -38,19 +38,20 @@ _PATIENCE, _MOST_PATIENCE = 8, 1024
 class RecordedConnection:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("asked", "backoff", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder")
+    __slots__ = ("asked", "backoff", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder", "unread", "written")
 
-    def __init__(self, connection: OpenConnection, snaplen: int | None = None) -> None:
+    def __init__(self, connection: OpenConnection, snaplen: int | None = None, topics: Topics | None = None) -> None:
         self.open = connection
         ends = show_address(connection.client), show_address(connection.broker)
-        self.decoder = Connection(connection.number, *ends, keep=snaplen)
+        self.decoder = Connection(connection.number, *ends, topics=topics, keep=snaplen)
         # Requests that were written and have no response in the file yet. The decoder's own queue is ahead of
         # this one by what the rest of the current chunk holds.
         self.in_flight: dict[int, tuple[Exchange, bytes]] = {}
         self.notes: dict[int, list[str]] = {}
         self.changed: set[int] = set()
         self.asked: dict[int, tuple[int, int]] = {}  # api key and version of the broker's leg, by correlation id
-        self.lost = [0, 0]
+        self.lost, self.unread = [0, 0], [0, 0]
+        self.written = False  # where exchanges are picked: one was
         self.opaque = [False, False]
         self.broken = False
         self.recorder: ConnectionRecorder | None = None  # the `native.ConnectionRecorder` that has taken over, if one has
@@ -247,7 +248,9 @@ class NativeRecorder:
         return True
 
     def _plain(self, connection: RecordedConnection) -> bool:
-        if connection.broken or connection.notes or connection.changed or any(connection.lost) or any(connection.opaque):
+        if connection.broken or connection.notes or connection.changed or any(connection.opaque):
+            return False
+        if any(connection.lost) or any(connection.unread):
             return False
         decoder, knows = connection.decoder, self._context.knows
         waiting = [exchange for exchange, _ in connection.in_flight.values()]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen
+from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, Topics
 from ...decoder.codec import secrets
 from ...diagnostics import contained
 from ..pcap.packet_comments import MARK
@@ -33,6 +33,7 @@ class Recorder:
     - `redact`: mask secrets, keeping their length (`decoder.codec.secrets`)
     - `snaplen`: most bytes kept of a frame, `LEAST_SNAPLEN` to `MOST_SNAPLEN`; None: whole frames
     - `segment_bytes`, `segment_seconds`: when a segment ends and the next begins
+    - `wanted`: record only the exchanges that it picks, once they are done
     - `flush_seconds`: how long data may stay in memory. Without traffic, call `flush` once a second
     - `on_event(kind, text)`: called with "paused", "resumed", "segment", "undecoded" or "error"
     """
@@ -43,6 +44,7 @@ class Recorder:
         *,
         redact: bool = True,
         snaplen: int | None = None,
+        wanted: Callable[[Exchange], bool] | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = SEGMENT_SECONDS,
         flush_seconds: float = FLUSH_SECONDS,
@@ -50,7 +52,8 @@ class Recorder:
     ) -> None:
         if snaplen is not None and not LEAST_SNAPLEN <= snaplen <= MOST_SNAPLEN:
             raise ValueError(f"a snap length is between {LEAST_SNAPLEN} and {MOST_SNAPLEN} bytes, not {snaplen}")
-        self._redact, self._snaplen = redact, snaplen
+        self._redact, self._snaplen, self._wanted = redact, snaplen, wanted
+        self._topics = Topics()
         self._connections: dict[int, RecordedConnection] = {}
         self._counts = dict.fromkeys(("frames", "bytes", "exchanges", "errors", "lost_bytes", "undecoded", "opaque_bytes"), 0)
         self._recording = Recording(
@@ -106,9 +109,9 @@ class Recorder:
         if upstream is None or upstream[0] == client[0]:
             upstream = ("barnabas", 1024 + conn % 64000)
         opened = OpenConnection(conn, time_ns, client, broker, upstream, failed, tls, imported)
-        connection = RecordedConnection(opened, self._snaplen)
-        self._connections[conn] = connection
-        self._recording.open(connection.open)
+        self._connections[conn] = RecordedConnection(opened, self._snaplen, self._topics)
+        if self._wanted is None:
+            self._recording.open(opened)
         self._recording.tick()
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | bytearray | memoryview) -> None:
@@ -156,6 +159,16 @@ class Recorder:
             self._fault(f"connection {conn}", error)
         self._recording.tick()
 
+    def cut(self, conn: int, direction: int, nbytes: int) -> bool:
+        """As `skipped`, of a capture that may lack anything. False, and nothing was done, where they do not belong to a frame that is
+        known by its head."""
+        connection = self._connections[conn]
+        self._native.leave(connection)
+        if not connection.broken and not connection.decoder.can_skip(Direction(direction), nbytes):
+            return False
+        self.skipped(conn, direction, 0, nbytes)
+        return True
+
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
         """A frame as the broker sent or got it (with its size bytes), where the client's differs; it may be cut. It must come
         before the response of its exchange reaches `data`."""
@@ -199,23 +212,30 @@ class Recorder:
             self._native.leave(connection)
             connection.notes.setdefault(correlation_id, []).append(_clean(text))
 
-    def lost(self, conn: int, direction: int, nbytes: int) -> None:
-        """`nbytes` of the client leg are missing; the next data starts at a frame."""
-        self._counts["lost_bytes"] += nbytes
+    def lost(self, conn: int, direction: int, nbytes: int, unread: int = 0) -> None:
+        """`nbytes` of the client leg are missing, and `unread` more could not be read; the next data starts at a frame."""
+        self._counts["lost_bytes"] += nbytes + unread
         connection = self._connections.get(conn)
         if connection:
             self._native.leave(connection)
             connection.lost[direction] += nbytes
+            connection.unread[direction] += unread
             connection.opaque[direction] = False
             connection.decoder.lost(Direction(direction))
 
     def missing(self, conn: int, direction: int, time_ns: int, nbytes: int, unread: int) -> None:
-        """Of a connection from a capture of packets: `nbytes` were not captured here, and `unread` more could not be read. It is
-        written at once, as nothing more of this direction may come."""
+        """As `lost`, of a connection from a capture of packets. It is written at once, as nothing more of this direction may come."""
         connection = self._connection(conn, time_ns)
-        self.lost(conn, direction, nbytes + unread)
-        lost, connection.lost[direction] = connection.lost[direction] - unread, 0
-        self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
+        if nbytes or unread:
+            self.lost(conn, direction, nbytes, unread)
+        lost, unread = self._missed(connection, direction)
+        if (lost or unread) and (self._wanted is None or connection.written):
+            self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, b"", (), lost, unread=unread)
+
+    def awaits(self, conn: int, correlation_id: int) -> bool:
+        """Whether a request waits for that response."""
+        connection = self._connections.get(conn)
+        return connection is not None and (connection.recorder or connection.decoder).awaits(correlation_id)
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who
@@ -227,7 +247,8 @@ class Recorder:
         try:
             for event in connection.decoder.close(time_ns):
                 self._event(connection, event)
-            self._recording.end(connection.open, time_ns, how, by)
+            if self._wanted is None or connection.written:
+                self._recording.end(connection.open, time_ns, how, by)
         except Exception as error:
             self._fault(f"connection {conn}", error)
         del self._connections[conn]
@@ -237,6 +258,10 @@ class Recorder:
         """End the segment now and continue in the next one."""
         self._recording.rotate()
 
+    def tick(self) -> None:
+        """For when nothing comes: flush if it is time, rotate, or try a failed disk again."""
+        self._recording.tick()
+
     def flush(self) -> None:
         """Hand everything to the operating system; also the moment to rotate or to try a failed disk again."""
         self._recording.tick()
@@ -244,6 +269,10 @@ class Recorder:
 
     def close(self) -> None:
         """End the recording. Connections still open have no end in it; their requests are pending."""
+        if self._wanted is not None:
+            for connection in self._connections.values():
+                for exchange in filter(self._wanted, connection.decoder.pending()):
+                    self._request(connection, exchange)
         self._recording.close()
 
     # how it is written
@@ -267,6 +296,8 @@ class Recorder:
         self, connection: RecordedConnection, direction: int, time_ns: int, data: bytes | bytearray | memoryview
     ) -> bytes | bytearray | memoryview:
         """The part of a chunk that the native recorder does not take."""
+        if self._wanted is not None:
+            return data
         try:
             return self._native.take(connection, direction, time_ns, data)
         except Exception as error:
@@ -291,7 +322,13 @@ class Recorder:
             self._event(connection, event)
 
     def _event(self, connection: RecordedConnection, event: RequestSeen | ExchangeDone | Opaque) -> None:
-        if isinstance(event, RequestSeen):
+        if self._wanted is not None:
+            if isinstance(event, ExchangeDone) and self._wanted(event.exchange):
+                connection.written = True
+                if event.exchange.request is not None:
+                    self._request(connection, event.exchange)
+                self._done(connection, event.exchange)
+        elif isinstance(event, RequestSeen):
             self._request(connection, event.exchange)
         elif isinstance(event, ExchangeDone):
             self._done(connection, event.exchange)
@@ -326,12 +363,19 @@ class Recorder:
     def _frame(self, connection: RecordedConnection, exchange: Exchange, direction: int, time_ns: int, data: bytes) -> int:
         notes = connection.notes.pop(exchange.correlation_id, [])
         self._counts["frames"] += 1
-        lost, connection.lost[direction] = connection.lost[direction], 0
+        lost, unread = self._missed(connection, direction)
         cut = exchange.response_cut if direction else exchange.request_cut
-        offset = self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut)
+        offset = self._recording.write(connection.open, CLIENT_LEG, direction, time_ns, data, tuple(notes), lost, cut, unread)
         if notes:  # after the writing: if that began a segment, the request was carried over without them
             exchange.marks.notes = [*exchange.marks.notes, *notes]
         return offset
+
+    @staticmethod
+    def _missed(connection: RecordedConnection, direction: int) -> tuple[int, int]:
+        """The bytes that are missing in front of the next packet, and those that were not read; that packet reports them."""
+        missed = connection.lost[direction], connection.unread[direction]
+        connection.lost[direction] = connection.unread[direction] = 0
+        return missed
 
     def _opaque(self, connection: RecordedConnection, event: Opaque) -> None:
         direction, data = event.direction, event.data
@@ -345,12 +389,10 @@ class Recorder:
         elif not connection.opaque[direction]:
             connection.opaque[direction] = True
             self._recording.notify("undecoded", f"connection {connection.open.number}: {event.reason}")
-        lost, connection.lost[direction] = connection.lost[direction], 0
         comments = (f"{MARK}opaque, {_clean(event.reason)}",)
         for start in range(0, len(data), MAX_PAYLOAD):
-            part = data[start : start + MAX_PAYLOAD]
-            self._recording.write(connection.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost)
-            lost = 0
+            part, (lost, unread) = data[start : start + MAX_PAYLOAD], self._missed(connection, direction)
+            self._recording.write(connection.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost, unread=unread)
 
     def _mark_changed(self, connection: RecordedConnection, correlation_id: int) -> None:
         for exchange, _ in connection.in_flight.values():

@@ -21,7 +21,7 @@ from ..wire.acks import produce_acks
 from ..wire.frame import MAX_FRAME, Direction, Framer, FramingError
 from ..wire.resync import FrameChecker, FrameSearch
 from .api_versions import PeerInfo
-from .correlation import CorrelationQueue
+from .correlation import MOST_WAITING, CorrelationQueue
 from .exchange import Exchange, State
 from .topics import Topics
 
@@ -144,6 +144,10 @@ class Connection:
         take = self._response if direction else self._request
         return [event for frame, started in frames for event in take(frame, started)]
 
+    def can_skip(self, direction: Direction, count: int) -> bool:
+        """Whether that many bytes may be missing here: they belong to a frame of which enough came to say what it is."""
+        return self._streams[direction].can_skip(count)
+
     def lost(self, direction: Direction, at_frame: bool = True) -> list[Event]:
         """Bytes of `direction` are missing here. What comes next starts at a frame, or else one is searched for."""
         given_up = self._streams[direction].restart(at_frame)
@@ -192,8 +196,10 @@ class Connection:
         yield RequestSeen(exchange)
         if whole_header and expects_no_response(exchange):
             yield from _unanswered(exchange)
-        else:
-            self._queue.append(exchange)
+            return
+        self._queue.append(exchange)
+        if len(self._queue) > MOST_WAITING:
+            yield from _unanswered(self._queue.pop())
 
     def _handshake_waits(self) -> bool:
         """Whether the last request is a SaslHandshake v0 that waits for its answer: a client need not wait for it before it
@@ -289,6 +295,10 @@ class _Stream:
             return self.framer.skip(count, time_ns) if self._search is None else None
         except FramingError:
             return None
+
+    def can_skip(self, count: int) -> bool:
+        """Whether that many bytes may belong to the frame that is being read, or to no frame at all."""
+        return bool(self._not_kafka) or (self._search is None and self.framer.can_skip(count))
 
     def restart(self, at_frame: bool) -> bytes:
         """Go on at a frame, or with a search for one; returns the bytes that are given up."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, Protocol, TypeVar
 
+MOST_WAITING = 1 << 16
+"""Requests of a connection that wait for a response; then the oldest are given up. In a capture of one direction none is answered."""
+
 
 class Request(Protocol):
     correlation_id: int

@@ -12,6 +12,9 @@ MAX_FRAME = 512 * 1024 * 1024
 """Larger sizes count as damage or another protocol. Brokers refuse requests over 100 MiB by default
 (``socket.request.max.bytes``); fetch responses may be larger if a client asks for it."""
 
+HEAD = 18
+"""Bytes of a frame, its size included, that say what it is."""
+
 _SIZE = struct.Struct(">i").unpack_from
 
 
@@ -103,6 +106,11 @@ class Framer:
         if looks or not 0 <= size <= self.limit:
             raise FramingError(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
         return size
+
+    def can_skip(self, count: int) -> bool:
+        """Whether that many bytes may be missing here, of a frame that is known by its `HEAD`."""
+        have = len(self._buffer) - self._start
+        return have >= HEAD and count <= (self._rest or 4 + self._size(self._start) - have)
 
     def skip(self, count: int, time_ns: int = 0) -> Iterator[tuple[bytes, int]]:
         """Skip `count` bytes that are missing; yields the current frame if they complete it. Raises `FramingError` if the size

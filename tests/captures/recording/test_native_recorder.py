@@ -10,7 +10,10 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.captures.native.accelerator import native
 from barnabas.captures.recording import native_recorder, recording
 from barnabas.captures.recording.segment import check
+from barnabas.decoder import encode_request
+from barnabas.decoder.connection.correlation import MOST_WAITING
 from harness.waiting import PATIENCE
+from harness.wire import with_size
 from traffic.random_traffic import SECRET, MixedTraffic
 
 needs_accelerator = pytest.mark.skipif(native is None, reason="the accelerator is not there")
@@ -110,3 +113,18 @@ def test_a_native_recorder_holds_nothing_but_the_beginning_of_a_frame(data: byte
         recorder.hold(0, data, 5)
     recorder.hold(0, b"\0\0\0\5half", 5)
     assert recorder.release() == ([], (b"\0\0\0\5half", 5, 0), (b"", 0, 0))
+
+
+@needs_accelerator
+def test_the_oldest_of_too_many_requests_are_given_up(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    beat = with_size(encode_request(12, 1, {"group_id": "g", "generation_id": 1, "member_id": "m"}, client_id="c"))
+    beats = [beat[:8] + n.to_bytes(4, "big") + beat[12:] for n in range(MOST_WAITING + 3)]
+    recorder.data(1, 0, 1000, beats[0])
+    recorder.data(1, 0, 1001, b"".join(beats[1:]))
+    assert recorder._native.counts["exchanges"] == 3
+    recorder.close()
+    with open_capture(tmp_path) as capture:
+        rows = [(row.correlation_id, str(row.state)) for row in capture.rows()]
+    assert rows[:3] == [(n, "no_response") for n in range(3)]
+    assert rows[3:] == [(n, "pending") for n in range(3, MOST_WAITING + 3)]

@@ -8,6 +8,7 @@ import struct
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Direction, ExchangeDone, Opaque, RequestSeen
+from barnabas.decoder.connection import connection
 from harness.run.steps import assert_linear
 from harness.wire import with_size
 
@@ -82,6 +83,14 @@ def test_the_same_correlation_id_again_and_again():
     conn.receive_from_client(request(3, 9, 1) * 1000)
     assert conn.in_flight == 1000
     assert len(states(conn.receive_from_broker(response(3, 9, 1) * 1000))) == 1000 and conn.in_flight == 0
+
+
+def test_the_oldest_of_too_many_requests_are_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connection, "MOST_WAITING", 3)
+    conn = decoder.Connection()
+    asked = conn.receive_from_client(b"".join(request(12, 4, n) for n in range(5)))
+    assert states(asked) == [("Heartbeat", 0, "no_response"), ("Heartbeat", 1, "no_response")] and conn.in_flight == 3
+    assert states(conn.receive_from_broker(response(12, 4, 2))) == [("Heartbeat", 2, "paired")]
 
 
 def test_orphans_beside_many_requests_in_flight():
