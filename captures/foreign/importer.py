@@ -1,26 +1,127 @@
 """Importing foreign captures as recordings: the same frames, times and addresses, in segments with an index.
 
-`Importer` reads by `scan`, and a `Transcriber` writes each frame as soon as it is whole.
+`Importer` reads by `scan`, and a `Recorder` takes the streams, as those of live connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from ...decoder import Exchange
 from ...errors import BarnabasError
+from ..native.accelerator import native
+from ..pcap.flows import Flow, FlowClosed, FlowOpened
+from ..pcap.packet_comments import BOTH_LEGS
 from ..pcap.packet_windows import WINDOW
 from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.sources import CaptureSource, ReadProgress
+from ..pcap.sources import CaptureSource, Ends, ReadProgress
 from ..reading.reindex import read_identity
-from ..recording.recording import SEGMENT_BYTES, Recording
+from ..recording.recorder import Recorder
+from ..recording.recording import SEGMENT_BYTES
 from .index_builder import foreign_notes, unread_notes
 from .scan import Scanner
-from .transcribe import Transcriber, TranscriberInput, Wanted
 
 
 class OwnRecording(BarnabasError, ValueError):
     """The file is a segment of a recording already."""
+
+
+class _Half(NamedTuple):
+    """One direction of a connection; captures/native/import.c reads it, too."""
+
+    connection: int
+    direction: int
+
+
+class _RecorderInput:
+    """The `scan.StreamConsumer` of a recorder. `decrypted`: the connections of the current file that were TLS.
+
+    The accelerator's walk over packets gives the streams to native recorders by itself. Those are only valid until the recorder
+    does anything else, which may end or flush its segment: hence `_pause` before and `_go_on` after that.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.connections = 0
+        self.decrypted: frozenset[Ends] = frozenset()
+        self._recorder = recorder
+        self._open: set[int] = set()
+        """Connections that are being recorded. Those that were never established are recorded when it is known how they failed."""
+        self._walking = self._fed = False
+        self._packets: Any = None if native is None else native.Frames(self)
+        self.frames = None if native is None else self
+
+    # for the scanner, in place of `native.Frames`
+
+    def interfaces(self, known: int, stamps: list[tuple[int, int, int]]) -> None:
+        self._packets.interfaces(known, stamps)
+
+    def walk(self, *arguments: Any) -> tuple[int, int, int, int, int, int, int]:
+        self._walking = True
+        self._go_on()
+        try:
+            found: tuple[int, int, int, int, int, int, int] = self._packets.walk(*arguments)
+        finally:
+            self._walking = False
+            self._pause()
+        return found
+
+    def _go_on(self) -> None:
+        feed = self._recorder.begin() if self._walking else None
+        self._fed = feed is not None
+        if feed is not None:
+            self._packets.record_to(*feed)
+
+    def _pause(self) -> None:
+        if self._fed:
+            self._fed = False
+            taken, self._packets.taken = self._packets.taken, 0
+            self._packets.record_to({}, 0, 0)
+            self._recorder.end(taken)
+
+    # streams
+
+    def opened(self, event: FlowOpened) -> tuple[_Half, _Half]:
+        number = event.flow.number
+        self.connections += 1
+        if event.established:
+            self._record(event.flow, event.time_ns)
+            self._open.add(number)
+        return _Half(number, 0), _Half(number, 1)
+
+    def _record(self, flow: Flow, time_ns: int, failed: str = "") -> None:
+        tls = BOTH_LEGS if frozenset(flow.ends) in self.decrypted else frozenset()
+        self._recorder.opened(flow.number, time_ns, flow.client, flow.broker, failed=failed, tls=tls, imported=True)
+
+    def data(self, half: _Half, time_ns: int, data: bytes, offset: int) -> None:
+        self._pause()
+        self._recorder.data(*half, time_ns, data)
+        self._go_on()
+
+    def cut(self, half: _Half, size: int) -> bool:
+        self._pause()
+        taken = self._recorder.cut(*half, size)
+        self._go_on()
+        return taken
+
+    def gap(self, half: _Half, size: int, unread: int) -> None:
+        self._recorder.lost(*half, size, unread)
+
+    def unseen(self, half: _Half, size: int, unread: int, time_ns: int) -> None:
+        if half.connection in self._open:
+            self._recorder.missing(*half, time_ns, size, unread)
+
+    def closed(self, flow: Flow, event: FlowClosed) -> None:
+        failed = flow.number not in self._open
+        if failed:
+            self._record(flow, flow.opened_ns, event.how)
+        self._open.discard(flow.number)
+        self._recorder.closed(flow.number, event.time_ns, "rst" if failed else event.how, event.by)
+
+    def awaits(self, flow: Flow, correlation_id: int) -> bool:
+        half = flow.sides[0].half
+        return half is not None and self._recorder.awaits(half.connection, correlation_id)
 
 
 class Importer:
@@ -39,7 +140,7 @@ class Importer:
         ports: Collection[int] = KAFKA_PORTS,
         *,
         redact: bool = True,
-        wanted: Wanted | None = None,
+        wanted: Callable[[Exchange], bool] | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         segment_seconds: float = float("inf"),
         on_segment: Callable[[], None] = lambda: None,
@@ -50,13 +151,16 @@ class Importer:
         self._ports = ports
         self._source: CaptureSource | None = None
         self._failed = ""
-        self._writer = Transcriber(redact, wanted)
-        self._recording = Recording(
-            directory, self._writer.in_flight, self._on_event, segment_bytes=segment_bytes, segment_seconds=segment_seconds
+        self.recorder = Recorder(
+            directory,
+            redact=redact,
+            wanted=wanted,
+            segment_bytes=segment_bytes,
+            segment_seconds=segment_seconds,
+            on_event=self._on_event,
         )
-        self._writer.recording = self._recording
-        self.scanner = Scanner(TranscriberInput(self._writer), ports)
-        self._writer.read_pieces = self.scanner.windows.read
+        self._input = _RecorderInput(self.recorder)
+        self.scanner = Scanner(self._input, ports)
 
     def _on_event(self, kind: str, text: str) -> None:
         if self._on_trouble is not None and kind in ("paused", "resumed", "error"):
@@ -69,9 +173,9 @@ class Importer:
     @property
     def counts(self) -> dict[str, int]:
         """connections, exchanges, frames, lost_bytes, segments, and the frames that are unrecorded."""
-        written = {"segments": self._recording.segments, "unrecorded": self._recording.unrecorded}
-        lost = self.scanner.lost + self.scanner.unread_bytes + self._writer.unseen_bytes
-        return self._writer.totals | {"lost_bytes": lost} | written
+        counts = self.recorder.counts
+        names = ("exchanges", "frames", "lost_bytes", "segments", "unrecorded")
+        return {"connections": self._input.connections} | {name: counts[name] for name in names}
 
     @property
     def progress(self) -> ReadProgress:
@@ -84,24 +188,20 @@ class Importer:
         if read_identity(source.file, str(source.path)) is not None:
             raise OwnRecording(f"{source.path}: this is a recording already, open it as it is")
         self.scanner.windows.begin(source.file, str(source.path))
-        self._source, self._writer.decrypted = source, source.decrypted
+        self._source, self._input.decrypted = source, source.decrypted
 
     def advance(self) -> bool:
         """Read and write some of the file; False when nothing new is in it."""
         assert self._source is not None
         self._source.fill(self.scanner.windows.offset + WINDOW)
         more = self.scanner.windows.advance()
-        self._writer.count_frames()
-        self._recording.tick()
-        self._writer.look_after()
         if self._failed:
             raise OSError(self._failed)
         return more
 
     def flush(self) -> None:
         """Hand what was written to the operating system, once a second."""
-        self._recording.tick()
-        self._writer.look_after()
+        self.recorder.tick()
 
     def _end_file(self) -> None:
         if self._source is not None:
@@ -114,10 +214,7 @@ class Importer:
         self._end_file()
         if finished:
             self.scanner.finish()
-        self._writer.finish()
         scanner = self.scanner
         self.notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
-        if self._writer.frames_cut:
-            self.notes.append(f"{self._writer.frames_cut} frames were cut when they were captured, and left out")
         self.notes += unread_notes(scanner)
-        self._recording.close()
+        self.recorder.close()

@@ -46,8 +46,11 @@ def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Colle
 
 
 def unread_notes(scanner: Scanner) -> list[str]:
-    """Which packets were passed over, though TCP may have been in them."""
-    notes = [f"{count} packets have link type {link}, which is not read" for link, count in scanner.unread.items()]
+    """Which packets were cut, or passed over, though TCP may have been in them."""
+    notes = []
+    if scanner.cut_packets:
+        notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
+    notes += [f"{count} packets have link type {link}, which is not read" for link, count in scanner.unread.items()]
     if scanner.fragments:
         notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
     return notes
@@ -170,8 +173,6 @@ class ForeignIndex:
         scanner = self.scanner
         notes = [note for note in (self._source.note, scanner.windows.note, self._failed) if note]
         notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
-        if scanner.cut_packets:
-            notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
         if scanner.windows.secrets:
             notes.append("it holds TLS secrets: barnabas import decrypts with them")
         notes += unread_notes(scanner)

@@ -1,9 +1,10 @@
 """From byte streams to index records: frames are found and paired, but not kept or decoded.
 
 `Skimmer` does for the index of foreign captures what `decoder.Connection` does elsewhere, and produces the same records
-(tests/captures/foreign/test_scan.py compares them). It takes the bytes of each direction in order, cut anywhere, and adds to an
-`IndexEncoder`. Rare cases go through `Exchange` and its decoder. The accelerator shares the conversations: its types replace
-the plain ones.
+(tests/captures/foreign/test_scan.py compares them). A recorder does not fit here: it copies frames, while this keeps their places in
+the file, and it writes a record once, while a pending row of a growing file changes. It takes the bytes of each direction in order, cut
+anywhere, and adds to an `IndexEncoder`. Rare cases go through `Exchange` and its decoder. The accelerator shares the conversations: its
+types replace the plain ones.
 """
 
 from __future__ import annotations
@@ -18,17 +19,14 @@ from ...decoder.codec.decode import FAULTS
 from ...decoder.codec.project import Skim, first_code, skim
 from ...decoder.codec.truncated_frame import first_error_in
 from ...decoder.connection.connection import expects_no_response, plausible_request, read_header
-from ...decoder.connection.correlation import CorrelationQueue
+from ...decoder.connection.correlation import MOST_WAITING, CorrelationQueue
 from ...decoder.schema import facts
-from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
+from ...decoder.wire.frame import HEAD, MAX_FRAME, foreign_protocol
 from ..native.accelerator import native
 from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
 from .frame_pieces import FramePieces
 
 SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("SaslHandshake", "ApiVersions"))
-TOKEN = "SASL token"
-MOST_WAITING = 1 << 16
-"""Requests of a connection that wait for responses; in a capture of one direction the oldest are given up."""
 
 _PAIRED, _NO_RESPONSE, _ORPHAN, _PENDING = (
     STATES.index(state) for state in (State.PAIRED, State.NO_RESPONSE, State.ORPHAN, State.PENDING)
@@ -41,7 +39,7 @@ _pack = RECORD.pack
 class PlainRequest:
     """A request that waits for its response; None in place of one stands for a raw SASL token."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "flags", "kept", "place", "row", "size", "time_ns")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "flags", "place", "row", "size", "time_ns")
 
     def __init__(
         self, time_ns: int, place: int, size: int, correlation_id: int, key: int, version: int, client_id: int, flags: int
@@ -49,13 +47,12 @@ class PlainRequest:
         self.time_ns, self.place, self.size, self.correlation_id = time_ns, place, size, correlation_id
         self.api_key, self.api_version, self.client_id, self.flags = key, version, client_id, flags
         self.row = -1  # of its record, once it was shown as pending
-        self.kept: tuple[bytes, Exchange | None] | None = None  # of the Transcriber: what it wrote, and the exchange once it has one
 
 
 class PlainConversation:
     """The fields of a `Conversation`. The accelerator has the same."""
 
-    __slots__ = ("began", "halves", "ids", "lossy", "number", "raw_sasl", "waiting")
+    __slots__ = ("began", "halves", "ids", "number", "raw_sasl", "waiting")
 
     number: int
     waiting: deque[PlainRequest | None]
@@ -63,8 +60,6 @@ class PlainConversation:
     """Both are of `Conversation.queue`: the accelerator changes `waiting` while `ids` is empty."""
     began: bool
     raw_sasl: bool
-    lossy: bool
-    """the next frame reports a loss"""
     halves: tuple[HalfConversation, HalfConversation]
 
 
@@ -104,7 +99,7 @@ class Conversation(_Conversation):
         self.number = number
         self.queue = CorrelationQueue[PlainRequest]()
         self.waiting, self.ids = self.queue.waiting, self.queue.ids
-        self.began = self.raw_sasl = self.lossy = False
+        self.began = self.raw_sasl = False
         self.halves = (HalfConversation(self, 0), HalfConversation(self, 1))
 
 
@@ -131,9 +126,6 @@ class Skimmer:
     that came in several pieces. Records of requests that are shown as pending at the end are written anew when
     their response comes after all: `changed` collects (row, record)."""
 
-    indexes = True
-    """Whether it makes records by itself; who derives from it may do something else with exchanges."""
-
     def __init__(self, encoder: IndexEncoder, pieces: FramePieces, read: Callable[[list[tuple[int, int]]], bytes]) -> None:
         self.encoder, self.pieces, self._read = encoder, pieces, read
         self.frames: Any = None
@@ -145,8 +137,7 @@ class Skimmer:
         self._answered: dict[int, Skim | None] = {}
         if native is not None:
             # It takes ordinary frames by itself, and calls the methods here for all others.
-            records = encoder.records if self.indexes else None
-            self.frames = native.Frames(self, records, MOST_WAITING, MAX_FRAME, MAX_STRING)
+            self.frames = native.Frames(self, encoder.records, MOST_WAITING)
 
     @property
     def rows(self) -> int:
@@ -193,7 +184,6 @@ class Skimmer:
                 self._request(half.conversation, time_ns, data, offset)
             return
         if half.opaque:
-            self._non_kafka(half.conversation, half.direction, time_ns, data, "")
             return
         at = 0
         while at < end:
@@ -210,8 +200,6 @@ class Skimmer:
                 (half.size,) = _INT(half.head)
                 other = not half.began and foreign_protocol(half.head + data[at : at + 4])
                 if other or not 0 <= half.size <= MAX_FRAME:
-                    reason = f"not Kafka: {other}" if other else f"not a frame: size {half.size}"
-                    self._non_kafka(half.conversation, half.direction, half.started_ns, half.head + data[at:], reason)
                     half.opaque = True
                     half.reset()
                     return
@@ -234,7 +222,7 @@ class Skimmer:
         """`size` bytes of a direction are known to be there, but not what they are. False: frames are lost, too."""
         if half.opaque:
             return True
-        if size > half.missing or len(half.head) < 4 or sum(length for _, length in half.pieces) < 18:
+        if size > half.missing or len(half.head) < 4 or sum(length for _, length in half.pieces) < HEAD:
             half.reset()
             return False
         half.holed = True
@@ -258,16 +246,11 @@ class Skimmer:
         data = self._read(pieces)
         place = self.pieces.add(pieces, not holed)
         if holed:
-            self._holed(half, started_ns, data, place, size)
+            odd = self._odd_response if half.direction else self._odd_request
+            odd(half.conversation, started_ns, data, place, size)
         else:
-            self.frame(half, started_ns, data, place)
-
-    def frame(self, half: HalfConversation, time_ns: int, data: bytes, place: int) -> None:
-        """A whole frame, its 4 size bytes first."""
-        if half.direction:
-            self._response(half.conversation, time_ns, data, place)
-        else:
-            self._request(half.conversation, time_ns, data, place)
+            take = self._response if half.direction else self._request
+            take(half.conversation, started_ns, data, place)
 
     # requests
 
@@ -282,7 +265,6 @@ class Skimmer:
                 conversation.raw_sasl = data[4:5] == b"\x60"
             if (conversation.raw_sasl or waits) and not plausible_request(data[4:]):
                 conversation.queue.append(None)
-                self._non_kafka(conversation, 0, time_ns, data, TOKEN)
                 return
             conversation.raw_sasl = False
         size = len(data) - 4
@@ -306,9 +288,9 @@ class Skimmer:
                             if end != size + 4:
                                 pending.flags = SURPLUS
                             if found and not found[0][0]:
-                                self._alone(conversation, pending, data)  # acks=0
+                                self._alone(conversation, pending)  # acks=0
                                 return
-                        self._wait(conversation, pending, data)
+                        self._wait(conversation, pending)
                         return
         self._odd_request(conversation, time_ns, data, place, size)
 
@@ -325,11 +307,11 @@ class Skimmer:
         key, version = exchange.api_key, exchange.api_version
         pending = PendingRequest(time_ns, place, size, exchange.correlation_id, key, version, client_id, flags)
         if whole_header and expects_no_response(exchange):
-            self._alone(conversation, pending, data)
+            self._alone(conversation, pending)
         else:
-            self._wait(conversation, pending, data)
+            self._wait(conversation, pending)
 
-    def _wait(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
+    def _wait(self, conversation: Conversation, pending: PlainRequest) -> None:
         conversation.queue.append(pending)
         if len(conversation.queue) > MOST_WAITING:
             self._give_up_first(conversation)
@@ -337,7 +319,7 @@ class Skimmer:
     def _give_up_first(self, conversation: Conversation) -> None:
         self._unanswered(conversation.queue.pop(), conversation)
 
-    def _alone(self, conversation: Conversation, pending: PlainRequest, data: bytes) -> None:
+    def _alone(self, conversation: Conversation, pending: PlainRequest) -> None:
         """A request that gets no response."""
         self._record(conversation, pending, _NO_RESPONSE)
 
@@ -356,10 +338,10 @@ class Skimmer:
                     try:
                         found = how.read(data, 8 + how.header_version)
                     except FAULTS:
-                        self._pair(conversation, first, time_ns, data, place, len(data) - 4, 0, UNDECODED)
+                        self._record(conversation, first, _PAIRED, time_ns, place, len(data) - 4, 0, UNDECODED)
                         return
                     flags = SURPLUS if found[1] != len(data) else 0
-                    self._pair(conversation, first, time_ns, data, place, len(data) - 4, first_code(found), flags)
+                    self._record(conversation, first, _PAIRED, time_ns, place, len(data) - 4, first_code(found), flags)
                     return
         self._odd_response(conversation, time_ns, data, place, len(data) - 4)
 
@@ -368,20 +350,20 @@ class Skimmer:
         queue = conversation.queue
         if queue.token_is_next:
             queue.pop()
-            self._non_kafka(conversation, 1, time_ns, data, TOKEN)
             return
         correlation_id = int.from_bytes(data[4:8], "big", signed=True)
         taken = queue.take(correlation_id) if size >= 4 else None
+        cut = size - len(data) + 4
         if taken is None:
-            orphan = PendingRequest(time_ns, -1, 0, correlation_id, -1, -1, 0, 0)
-            self._pair(conversation, orphan, time_ns, data, place, size, 0, 0, _ORPHAN)
+            orphan = PendingRequest(time_ns, -1, 0, correlation_id, -1, -1, 0, CUT if cut else 0)
+            self._record(conversation, orphan, _ORPHAN, time_ns, place, size)
             return
         unanswered, first = taken
         for each in unanswered:
             self._unanswered(each, conversation)
-        if size > len(data) - 4:
-            error = first_error_in(data[4:], first.api_key, first.api_version, size - len(data) + 4)
-            self._pair(conversation, first, time_ns, data, place, size, error, CUT)
+        if cut:
+            error = first_error_in(data[4:], first.api_key, first.api_version, cut)
+            self._record(conversation, first, _PAIRED, time_ns, place, size, error, CUT)
             return
         exchange = Exchange(
             api_key=first.api_key, api_version=first.api_version, response=data[4:], state=State.PAIRED
@@ -391,23 +373,11 @@ class Skimmer:
         error = exchange.error
         if first.api_key == SASL_HANDSHAKE and first.api_version == 0 and error == 0:
             conversation.raw_sasl = True
-        self._pair(conversation, first, time_ns, data, place, size, error, flags)
+        self._record(conversation, first, _PAIRED, time_ns, place, size, error, flags)
 
     def _unanswered(self, pending: PlainRequest | None, conversation: Conversation) -> None:
         if pending is not None:
             self._record(conversation, pending, _NO_RESPONSE)
-
-    def _non_kafka(self, conversation: Conversation, direction: int, time_ns: int, data: bytes, reason: str) -> None:
-        """Bytes that are no request or response have no record. `reason`: "" for more of the same."""
-
-    # frames that were cut
-
-    def _holed(self, half: HalfConversation, time_ns: int, data: bytes, place: int, size: int) -> None:
-        """A frame of which the beginning was captured."""
-        if half.direction:
-            self._odd_response(half.conversation, time_ns, data, place, size)
-        else:
-            self._odd_request(half.conversation, time_ns, data, place, size)
 
     # records
 
@@ -434,34 +404,15 @@ class Skimmer:
             self._clients[name] = number
         return number
 
-    def _pair(
-        self, conversation: Conversation, pending: PlainRequest, time_ns: int, data: bytes, place: int, size: int, error: int, flags: int,
-        state: int = _PAIRED,
-    ) -> None:  # fmt: skip
-        """An exchange is done. `data`: the response with its size bytes."""
-        self._record(conversation, pending, state, time_ns, place, size, error, flags)
-
     def _record(
         self, conversation: Conversation, pending: PlainRequest, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
         flags: int = 0,
     ) -> int:  # fmt: skip
-        record = self._packed(conversation, pending, state, time_ns, place, size, error, flags, pending.client_id)
-        if pending.row >= 0:
-            self.changed.append((pending.row, record))
-            return pending.row
-        self.encoder.records += record
-        self._count += 1
-        return self.rows - 1
-
-    @staticmethod
-    def _packed(
-        conversation: Conversation, pending: PlainRequest, state: int, time_ns: int, place: int, size: int, error: int, flags: int, client_id: int
-    ) -> bytes:
-        """The record of an exchange; `place` and `size` are the response's."""
+        """Add the record of an exchange, or change the one it has; `place` and `size` are the response's. Returns its row."""
         flags |= pending.flags
         if flags & UNDECODED:
             flags &= ~SURPLUS
-        return _pack(
+        record = _pack(
             pending.time_ns,
             max(time_ns - pending.time_ns, 0) if place >= 0 and pending.place >= 0 else -1,
             pending.place,
@@ -474,6 +425,12 @@ class Skimmer:
             pending.api_version,
             error,
             flags | state,
-            client_id,
+            pending.client_id,
             0,
         )
+        if pending.row >= 0:
+            self.changed.append((pending.row, record))
+            return pending.row
+        self.encoder.records += record
+        self._count += 1
+        return self.rows - 1

@@ -238,7 +238,7 @@ static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject 
         uint32_t behind = segment.sequence + (uint32_t)segment.length - (uint32_t)side->next - 1;
         return behind >= 0x80000000u; /* all of it came before */
     }
-    if (!side->half || !PyObject_TypeCheck(side->half, HalfConversation_type))
+    if (!side->half)
         return 0;
     Py_INCREF(found); /* the callee may drop the connection */
     side->next = (segment.sequence + (uint32_t)segment.length) & 0xFFFFFFFF;
@@ -246,7 +246,7 @@ static int take(Frames *frames, const Frame *frame, long long time_ns, PyObject 
     Py_ssize_t have = frame->captured - segment.start;
     have = have < 0 ? 0 : have > segment.length ? segment.length : have;
     long long offset = frames->base + (payload - (const uint8_t *)PyBytes_AS_STRING(frames->window));
-    int done = !have || frames_feed(frames, (HalfConversation *)side->half, time_ns, payload, have, offset);
+    int done = !have || frames_feed(frames, side->half, time_ns, payload, have, offset);
     if (done && have < segment.length) {
         PyObject *result = PyObject_CallFunction(cut, "On", found, segment.length - have);
         Py_XDECREF(result);

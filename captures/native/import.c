@@ -1,14 +1,15 @@
 /* From byte streams to index records: what captures/foreign/skim.py does with ordinary frames. Whatever is rare is left
    to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
-   Invariants: a frame is taken whole or not at all; requests that wait are Python objects in a deque of their connection, and no
-   `InFlightQueue`, as any frame may be one for Python, which looks at them. Memory:
+   This is no recorder (native_recorder.c): it keeps places in the file and no frames, and rows that were shown as pending change later.
+   Streams that are to be recorded do go to the recorders. Invariants: a frame is taken whole or not at all; requests that wait are
+   Python objects in a deque of their connection, and no `InFlightQueue`, as any frame may be one for Python, which looks at them. Memory:
    Conversation, HalfConversation and PendingRequest are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
 #include "import.h"
 #include "decoder/native/cursor.h"
 #include <structmember.h>
 
-PyTypeObject *HalfConversation_type, *Conversation_type;
-static PyTypeObject *PendingRequest_type;
+PyTypeObject *HalfConversation_type;
+static PyTypeObject *Conversation_type, *PendingRequest_type;
 static PyObject *append_name, *popleft_name;
 
 enum { SASL_HANDSHAKE = 17 };
@@ -28,13 +29,11 @@ static PyObject *PendingRequest_new(PyTypeObject *type, PyObject *arguments, PyO
         Py_DECREF(self);
         return NULL;
     }
-    self->kept = Py_NewRef(Py_None);
     return (PyObject *)self;
 }
 
 static void PendingRequest_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    Py_CLEAR(((PendingRequest *)self)->kept);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -49,7 +48,6 @@ static PyMemberDef PendingRequest_members[] = {
     {"api_version", T_INT, offsetof(PendingRequest, api_version), 0, NULL},
     {"flags", T_INT, offsetof(PendingRequest, flags), 0, NULL},
     {"client_id", T_LONGLONG, offsetof(PendingRequest, client_id), 0, NULL},
-    {"kept", T_OBJECT, offsetof(PendingRequest, kept), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -70,7 +68,6 @@ static int Conversation_clear(PyObject *self) {
     Py_CLEAR(conversation->ids);
     Py_CLEAR(conversation->halves);
     Py_CLEAR(conversation->name);
-    ends_detach(&conversation->ends);
     return 0;
 }
 
@@ -86,7 +83,6 @@ static PyMemberDef Conversation_members[] = {
     {"number", T_LONGLONG, offsetof(Conversation, number), 0, NULL},
     {"began", T_BOOL, offsetof(Conversation, began), 0, NULL},
     {"raw_sasl", T_BOOL, offsetof(Conversation, raw_sasl), 0, NULL},
-    {"lossy", T_BOOL, offsetof(Conversation, lossy), 0, NULL},
     {"waiting", T_OBJECT_EX, offsetof(Conversation, waiting), 0, NULL},
     {"ids", T_OBJECT, offsetof(Conversation, ids), 0, NULL},
     {"halves", T_OBJECT_EX, offsetof(Conversation, halves), 0, NULL},
@@ -182,17 +178,19 @@ static long long client_of(Frames *frames, Conversation *conversation, const uin
     return result;
 }
 
-int record_add(PyObject *records, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
-               int error, int flags, long long client_id) {
-    flags |= pending->flags | state;
+/* Add the index record of an exchange; `place`, `size` and `error` are its response's. */
+static int record_add(Frames *frames, const Conversation *conversation, const PendingRequest *pending, long long time_ns, long long place,
+                      Py_ssize_t size, int error, int flags) {
+    flags |= pending->flags | PAIRED;
+    frames->rows++;
     IndexRecord record = {
         .time_ns = pending->time_ns, .request_offset = pending->place, .response_offset = place, .request_size = (uint32_t)pending->size,
         .latency_ns = place < 0 || pending->place < 0 ? -1 : time_ns > pending->time_ns ? time_ns - pending->time_ns : 0,
-        .response_size = (uint32_t)size, .connection = (uint32_t)conversation->number, .client = (uint32_t)client_id,
+        .response_size = (uint32_t)size, .connection = (uint32_t)conversation->number, .client = (uint32_t)pending->client_id,
         .id = pending->correlation_id, .key = (int16_t)pending->api_key, .version = (int16_t)pending->api_version, .error = (int16_t)error,
         .flags = (uint16_t)(flags & UNDECODED ? flags & ~SURPLUS : flags),
     };
-    return index_add(records, &record);
+    return index_add(frames->records, &record);
 }
 
 /* Whether only `waiting` is kept, and so may be changed here: see CorrelationQueue of decoder/connection/correlation.py. */
@@ -214,31 +212,10 @@ static int append(Frames *frames, Conversation *conversation, PendingRequest *pe
 }
 
 /* A request is there; `alone`: it gets no response. */
-static int wait_for(Frames *frames, Conversation *conversation, PendingRequest *pending, const uint8_t *data, Py_ssize_t size, PyObject *whole,
-                    int alone) {
-    if (!alone && frames->records != Py_None && in_order(conversation))
+static int wait_for(Frames *frames, Conversation *conversation, PendingRequest *pending, int alone) {
+    if (!alone && in_order(conversation))
         return append(frames, conversation, pending);
-    /* what cannot be decoded to its end is masked, which is not done here */
-    int writes = frames->writes && in_order(conversation) && !pending->flags ? segment_ready(frames, conversation) : 0;
-    if (writes < 0)
-        return 0;
-    if (writes) {
-        pending->place = segment_write(frames, conversation, 0, pending->time_ns, data, size);
-        if (pending->place < 0)
-            return 0;
-        if (alone)
-            return segment_record(frames, conversation, pending, NO_RESPONSE, -1, -1, 0, 0, 0);
-        /* Should the segment end before the answer comes, the request goes over to the next one. */
-        PyObject *kept = Py_BuildValue(whole ? "(OO)" : "(NO)", whole ? whole : bytes_of(data, size, NULL), Py_None);
-        if (!kept)
-            return 0;
-        Py_SETREF(pending->kept, kept);
-        return append(frames, conversation, pending);
-    }
-    PyObject *bytes = bytes_of(data, size, whole);
-    if (!bytes)
-        return 0;
-    PyObject *result = PyObject_CallMethod(frames->owner, alone ? "_alone" : "_wait", "OON", conversation, pending, bytes);
+    PyObject *result = PyObject_CallMethod(frames->owner, alone ? "_alone" : "_wait", "OO", conversation, pending);
     Py_XDECREF(result);
     return result != NULL;
 }
@@ -264,7 +241,7 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
     Py_ssize_t body = shape ? request_body(shape, data + 4, size - 4) : PY_SSIZE_T_MAX;
     if (PyErr_Occurred())
         return 0;
-    if (body > size || length > frames->most_name)
+    if (body > size || length > MAX_STRING)
         goto odd;
     long long client_id = length < 0 ? 0 : client_of(frames, conversation, data + 14, length);
     if (client_id < 0) {
@@ -283,7 +260,6 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
     pending->api_key = key;
     pending->api_version = version;
     pending->client_id = client_id;
-    pending->kept = Py_NewRef(Py_None);
     Codes codes;
     int alone = 0, read = read_codes(shape, data, size, 0, body + 4, &codes);
     if (read < 0) {
@@ -297,7 +273,7 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
             pending->flags = SURPLUS;
         alone = shape->reader->sinks && !codes.first[0]; /* acks of a Produce */
     }
-    int done = wait_for(frames, conversation, pending, data, size, whole, alone);
+    int done = wait_for(frames, conversation, pending, alone);
     Py_DECREF(pending);
     return done;
 odd:
@@ -326,11 +302,8 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
             return 0;
         goto odd;
     }
-    int writes = frames->writes && pending->place >= 0 ? segment_ready(frames, conversation) : 0;
-    if (writes > 0 && (!PyTuple_CheckExact(pending->kept) || PyTuple_GET_ITEM(pending->kept, 1) != Py_None))
-        writes = 0; /* it was carried over from another segment */
     Codes codes;
-    int error = 0, flags = 0, read = writes < 0 ? -1 : read_codes(shape, data, size, 0, 8 + shape->header, &codes);
+    int error = 0, flags = 0, read = read_codes(shape, data, size, 0, 8 + shape->header, &codes);
     PyObject *first = read < 0 ? NULL : PyObject_CallMethodNoArgs(conversation->waiting, popleft_name);
     if (!first) {
         Py_DECREF(found);
@@ -343,21 +316,7 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
         error = first_code(shape, &codes);
         flags = codes.end == size ? 0 : SURPLUS;
     }
-    int done;
-    if (frames->records != Py_None) {
-        done = record_add(frames->records, conversation, pending, PAIRED, time_ns, place, size - 4, error, flags, pending->client_id);
-        frames->rows++;
-    } else if (writes && !flags && !may_hold_metadata_log(pending->api_key, data, (size_t)size)) {
-        place = segment_write(frames, conversation, 1, time_ns, data, size);
-        done = place >= 0 && segment_record(frames, conversation, pending, PAIRED, time_ns, place, size - 4, error, flags);
-    } else {
-        PyObject *bytes = bytes_of(data, size, whole);
-        PyObject *result = bytes ? PyObject_CallMethod(frames->owner, "_pair", "OOLNLnii", conversation, pending, time_ns, bytes, place,
-                                                       size - 4, error, flags)
-                                 : NULL;
-        Py_XDECREF(result);
-        done = result != NULL;
-    }
+    int done = record_add(frames, conversation, pending, time_ns, place, size - 4, error, flags);
     Py_DECREF(found);
     return done;
 odd:
@@ -446,7 +405,32 @@ static int whole_frame(Frames *frames, HalfConversation *half) {
     return done;
 }
 
-int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t end, long long offset) {
+/* What its recorder leaves of the stream goes to the owner. `half` is a pair: connection and direction. */
+static int record(Frames *frames, PyObject *half, long long time_ns, const uint8_t *data, Py_ssize_t end, long long offset) {
+    if (!PyTuple_Check(half) || PyTuple_GET_SIZE(half) != 2) {
+        PyErr_SetString(PyExc_TypeError, "expected a connection and a direction");
+        return 0;
+    }
+    PyObject *found = frames->recorders ? PyDict_GetItemWithError(frames->recorders, PyTuple_GET_ITEM(half, 0)) : NULL;
+    int direction = (int)PyLong_AsLong(PyTuple_GET_ITEM(half, 1)) & 1, state = DONE;
+    if (PyErr_Occurred())
+        return 0;
+    Py_ssize_t at = 0;
+    if (found && Py_TYPE(found) == ConnectionRecorder_type) {
+        Py_INCREF(found);
+        state = recorder_feed((ConnectionRecorder *)found, direction, data, end, &at, time_ns, frames->flushed, frames->stop);
+        Py_DECREF(found);
+    }
+    frames->taken += at;
+    if (state == FAILED) {
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return 0;
+    }
+    return at == end || call_owner(frames, "data", half, time_ns, data + at, end - at, NULL, offset + at);
+}
+
+static int skim(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t end, long long offset) {
     Py_ssize_t at = 0;
     while (at < end) {
         if (half->opaque || !half->began)
@@ -456,7 +440,7 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
             return 0;
         }
         Framer next = half->framer;
-        Py_ssize_t part = framer_feed(&next, data + at, end - at, frames->most_frame), pieces = PyList_GET_SIZE(half->pieces);
+        Py_ssize_t part = framer_feed(&next, data + at, end - at, MAX_FRAME), pieces = PyList_GET_SIZE(half->pieces);
         if (part < 0) /* Python decides what it is */
             return call_owner(frames, "data", (PyObject *)half, time_ns, data + at, end - at, NULL, offset + at);
         if (framer_done(&next) && !pieces) { /* as it mostly is */
@@ -477,6 +461,15 @@ int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const
     return 1;
 }
 
+int frames_feed(Frames *frames, PyObject *half, long long time_ns, const uint8_t *data, Py_ssize_t end, long long offset) {
+    if (!frames->records)
+        return record(frames, half, time_ns, data, end, offset);
+    if (PyObject_TypeCheck(half, HalfConversation_type))
+        return skim(frames, (HalfConversation *)half, time_ns, data, end, offset);
+    PyErr_SetString(PyExc_TypeError, "expected half of a conversation");
+    return 0;
+}
+
 /* ---- Frames */
 
 static int Frames_traverse(PyObject *self, visitproc visit, void *arg) {
@@ -490,8 +483,7 @@ static int Frames_clear(PyObject *self) {
     Frames *frames = (Frames *)self;
     Py_CLEAR(frames->owner);
     Py_CLEAR(frames->records);
-    Py_CLEAR(frames->index);
-    Py_CLEAR(frames->buffer);
+    Py_CLEAR(frames->recorders);
     shapes_clear(&frames->shapes);
     PyMem_Free(frames->stamps);
     frames->stamps = NULL;
@@ -500,31 +492,33 @@ static int Frames_clear(PyObject *self) {
 }
 
 static PyObject *Frames_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-    PyObject *owner, *records;
-    long long most_waiting, most_frame, most_name;
+    PyObject *owner, *records = NULL;
+    long long most_waiting = 0;
     if ((keywords && PyDict_GET_SIZE(keywords)) ||
-        !PyArg_ParseTuple(arguments, "OOLLL", &owner, &records, &most_waiting, &most_frame, &most_name)) {
+        !PyArg_ParseTuple(arguments, "O|O!L", &owner, &PyByteArray_Type, &records, &most_waiting)) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "no keywords here");
-        return NULL;
-    }
-    if (records != Py_None && !PyByteArray_CheckExact(records)) {
-        PyErr_SetString(PyExc_TypeError, "records are a bytearray, or None");
         return NULL;
     }
     Frames *self = (Frames *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->owner = Py_NewRef(owner);
-    self->records = Py_NewRef(records);
-    self->segment = -1;
+    self->records = Py_XNewRef(records);
     self->most_waiting = most_waiting;
-    self->most_frame = most_frame;
-    self->most_name = most_name;
-    self->shapes.find = PyObject_GetAttrString(owner, "skimmed");
-    if (!self->shapes.find)
+    if (records && !(self->shapes.find = PyObject_GetAttrString(owner, "skimmed")))
         Py_CLEAR(self);
     return (PyObject *)self;
+}
+
+/* record_to(recorders by connection, flushed, stop): those to feed until the next call; the numbers are for `recorder_feed`. */
+static PyObject *Frames_record_to(PyObject *self, PyObject *arguments) {
+    Frames *frames = (Frames *)self;
+    PyObject *recorders;
+    if (!PyArg_ParseTuple(arguments, "O!LL", &PyDict_Type, &recorders, &frames->flushed, &frames->stop))
+        return NULL;
+    Py_XSETREF(frames->recorders, Py_NewRef(recorders));
+    Py_RETURN_NONE;
 }
 
 /* interfaces(known, [(ns per tick or 0, ns to add, link type), ...]): these follow on the first `known` that are there */
@@ -558,18 +552,13 @@ static PyObject *Frames_interfaces(PyObject *self, PyObject *arguments) {
 
 static PyMemberDef Frames_members[] = {
     {"rows", T_LONGLONG, offsetof(Frames, rows), 0, NULL},
-    {"most_waiting", T_LONGLONG, offsetof(Frames, most_waiting), 0, NULL},
-    {"writes", T_BOOL, offsetof(Frames, writes), 0, NULL},
-    {"stop", T_LONGLONG, offsetof(Frames, stop), 0, NULL},
-    {"frames", T_LONGLONG, offsetof(Frames, frames), READONLY, NULL},
-    {"exchanges", T_LONGLONG, offsetof(Frames, exchanges), READONLY, NULL},
+    {"taken", T_LONGLONG, offsetof(Frames, taken), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyMethodDef Frames_methods[] = {
     {"interfaces", Frames_interfaces, METH_VARARGS, NULL},
-    {"write_to", Frames_write_to, METH_VARARGS, NULL},
-    {"attach", Frames_attach, METH_VARARGS, NULL},
+    {"record_to", Frames_record_to, METH_VARARGS, NULL},
     {"walk", (PyCFunction)(void (*)(void))Frames_walk, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* What reading foreign captures has in common: conversations, their halves, requests that wait. */
+/* What reading foreign captures has in common: packets, and for their index conversations and requests that wait. */
 #ifndef BARNABAS_IMPORT_H
 #define BARNABAS_IMPORT_H
 
@@ -22,11 +22,6 @@ typedef struct {
     PyObject *waiting, *ids, *halves;
     PyObject *name; /* the last client id, and its number */
     long long named;
-    /* For who writes frames: segment_writer.c. */
-    char lossy; /* the next frame reports a loss */
-    Ends ends;
-    long long segment; /* that this is attached to */
-    long long known_client, client_number; /* its id here, and in the index of the segment */
 } Conversation;
 
 typedef struct {
@@ -44,7 +39,6 @@ typedef struct {
     long long time_ns, place, size, row;
     int correlation_id, api_key, api_version, flags;
     long long client_id;
-    PyObject *kept;
 } PendingRequest;
 
 typedef struct {
@@ -56,38 +50,24 @@ typedef struct {
 /* Takes streams: see `Frames` in _native.pyi. */
 typedef struct {
     PyObject_HEAD
-    PyObject *owner;   /* the Python Skimmer, for all that is rare */
-    PyObject *records; /* a bytearray that takes index records; None: the owner gets every frame, or `writes` */
-    char writes;       /* frames go into segments */
-    PyObject *index;   /* of the segment: its records */
-    Buffer *buffer;    /* its bytes that are not flushed */
-    long long segment, flushed, stop, frames, exchanges;
-    long long rows;
-    long long most_waiting, most_frame, most_name;
+    PyObject *owner;   /* for all that is rare */
+    PyObject *records; /* a bytearray that takes index records; NULL: streams are recorded */
+    long long rows, most_waiting;
     Shapes shapes;
+    PyObject *recorders; /* by connection, see `record_to` */
+    long long flushed, stop, taken;
     Stamp *stamps;
     Py_ssize_t stamp_count, stamp_room;
     PyObject *window; /* while it is walked */
     long long base;
 } Frames;
 
-extern PyTypeObject *Side_type, *HalfConversation_type, *Conversation_type;
+extern PyTypeObject *Side_type, *HalfConversation_type;
 
 int flows_ready(PyObject *module);
 int frames_ready(PyObject *module);
 /* The next bytes of a direction, which stand at `offset` of the file. 0: an exception is set. */
-int frames_feed(Frames *frames, HalfConversation *half, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
-/* segment_writer.c */
-int segment_ready(Frames *frames, Conversation *conversation); /* 1: frames of it may be written; 0: not here; -1: an exception is set */
-/* Returns the file offset of the frame's first packet, -1 with an exception. */
-long long segment_write(Frames *frames, Conversation *conversation, int direction, long long time_ns, const uint8_t *data, Py_ssize_t size);
-int segment_record(Frames *frames, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
-               int error, int flags);
-PyObject *Frames_write_to(PyObject *self, PyObject *arguments);
-PyObject *Frames_attach(PyObject *self, PyObject *arguments);
-/* import.c: an index record, appended to a bytearray */
-int record_add(PyObject *records, Conversation *conversation, PendingRequest *pending, int state, long long time_ns, long long place, Py_ssize_t size,
-               int error, int flags, long long client_id);
+int frames_feed(Frames *frames, PyObject *half, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
 
 PyObject *Frames_walk(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 

@@ -18,6 +18,7 @@ from harness.wire import with_size
 from traffic.packets import as_pcap, as_pcapng, one_connection, pcap_file, traffic
 
 from ..event_words import import_captures
+from .test_scan import snapped
 
 KEYS = (
     "time_ns", "latency_ns", "client", "broker", "api_key", "api_version", "correlation_id", "client_id",
@@ -94,6 +95,31 @@ def test_only_what_a_filter_picks(tmp_path: Path) -> None:
     picked = [row for row in rows(path) if row[10] and row[7] == "c-1"]
     assert picked
     assert rows(out) == picked
+
+
+@pytest.mark.parametrize("size", [60, 96, 200, 600])
+def test_the_beginnings_of_cut_frames(tmp_path: Path, size: int) -> None:
+    path, out = tmp_path / "cut.pcap", tmp_path / "own"
+    path.write_bytes(snapped(traffic(17), size))
+    importer = import_captures(out, path, redact=False, segment_bytes=20_000)
+    assert rows(out) == rows(path)
+    assert frames(out) == frames(path)
+    with open_capture(path) as capture, open_capture(out) as copy:
+        cut = sorted((row.time_ns, row.cut) for row in capture.rows())
+        assert sorted((row.time_ns, row.cut) for row in copy.rows()) == cut
+        assert copy.verify() == []
+    assert any(was_cut for _, was_cut in cut) == (size > 60)
+    assert "were cut when they were captured" in importer.notes[-1]
+
+
+@pytest.mark.parametrize("size", range(72, 140, 4))
+def test_secrets_of_cut_frames_are_masked(tmp_path: Path, size: int) -> None:
+    asked = with_size(encode_request(36, 1, {"auth_bytes": b"\0alice\0planted-secret" * 9}, correlation_id=1, client_id="c"))
+    path, out = tmp_path / "cut.pcap", tmp_path / "own"
+    path.write_bytes(snapped(one_connection((0, asked), (0, metadata_request(2)), (1, metadata_answer(2))), size))
+    import_captures(out, path)
+    assert len(rows(out)) == len(rows(path)) >= 1
+    assert all(b"planted"[:4] not in file.read_bytes() for file in out.iterdir())
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:

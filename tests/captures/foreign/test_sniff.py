@@ -163,7 +163,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
                 full.setattr(SegmentWriter, "flush", no_space)
             while importer.advance():
                 pass
-            importer._recording.flush()
+            importer.recorder.flush()
             assert importer.counts["exchanges"] >= 28 * (part + 1)  # counted, even while the disk fails
     importer.close()
     growing.close()

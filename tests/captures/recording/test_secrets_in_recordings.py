@@ -136,7 +136,7 @@ def files(directory: Path) -> bytes:
 @pytest.fixture(params=["accelerated", "pure"])
 def pure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "pure":
-        for module in ("captures.recording.native_recorder", "captures.foreign.skim"):
+        for module in ("captures.recording.native_recorder", "captures.foreign.importer"):
             monkeypatch.setattr(f"barnabas.{module}.native", None)
 
 
