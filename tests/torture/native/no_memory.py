@@ -16,17 +16,21 @@ import tempfile
 import time
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from barnabas import decoder
 from barnabas.captures.foreign.frame_pieces import FramePieces
+from barnabas.captures.foreign.importer import Importer
 from barnabas.captures.foreign.index_builder import _IndexConsumer
 from barnabas.captures.foreign.scan import Scanner
 from barnabas.captures.foreign.skim import Skimmer
 from barnabas.captures.native.accelerator import native as recording
 from barnabas.captures.pcap.packets import ACK, SYN, build
+from barnabas.captures.pcap.sources import CaptureSource
 from barnabas.captures.recording.index import RECORD, IndexEncoder
 from barnabas.captures.recording.native_recorder import shape
+from barnabas.captures.recording.segment import check as faults
 from barnabas.captures.tables import bulk_batches
 from barnabas.decoder import records
 from barnabas.decoder.codec.decode import description
@@ -311,6 +315,33 @@ def scanning() -> int:
     return failed
 
 
+def importing() -> int:
+    """What an import takes: its recorder raises nothing, and whatever it could not take, the segment is sound."""
+    failed = quiet = number = 0
+    whole: dict[str, int] = {}
+    begins, rest = capture()
+    while quiet < QUIET:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "capture")
+            path.write_bytes(begins)
+            importer = Importer(Path(folder, "recording"))
+            importer.begin(CaptureSource(path))
+            importer.advance()
+            with path.open("ab") as file:
+                file.write(rest)
+            if whole:
+                raised, _ = failing(number, importer.advance)
+                bad = raised or importer.counts != whole
+                failed, quiet, number = failed + bad, 0 if bad else quiet + 1, number + 1
+            else:
+                importer.advance()
+                whole = importer.counts
+                assert whole["exchanges"] == 20
+            importer.close()
+            assert [faults(segment) for segment in Path(folder, "recording").glob("*.pcapng")] == [[]]
+    return failed
+
+
 class RecordingConsumer:
     """A consumer of a ring whose connection 7 has a native recorder, until that fails."""
 
@@ -388,6 +419,7 @@ def main() -> None:
     for name, scenario in SCENARIOS.items():
         print(f"{name}: {check(name, scenario)}", flush=True)
     print(f"scanning: {scanning()}", flush=True)
+    print(f"importing: {importing()}", flush=True)
     print(f"feeding from a ring: {feeding_from_a_ring()}", flush=True)
     for counting in (False, True):
         print(f"recording{', counting' * counting}: {recording_chunks(counting)}", flush=True)
