@@ -151,18 +151,20 @@ def failures(outcomes: dict[str, Result]) -> list[str]:
     for pair, stages in outcomes.items():
         client, _, broker = pair.partition(" on ")
         if "broken" in stages:
-            where[anonymous(stages["broken"]), client][broker].append("everything")
+            where[anonymous(stages["broken"]), client][broker].append("all")
         for stage, good in succeeded(stages).items():
             if not good:
                 words = ": ".join((stages[stage].get("error", "another result"), stages[stage].get("text", "")))
                 where[anonymous(words), client][broker].append(stage)
     clients: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for (words, client), places in where.items():
-        on = ", ".join(f"{broker} ({', '.join(stages)})" for broker, stages in places.items())
-        clients[words][on].append(client)
+        brokers: dict[str, list[str]] = defaultdict(list)
+        for broker, failed in places.items():
+            brokers["all" if failed == list(LETTERS) else ", ".join(failed)].append(broker)
+        clients[words][", ".join(f"{', '.join(names)} ({what})" for what, names in brokers.items())].append(client)
     return [
-        f"- `{words}`: " + "; ".join(f"{', '.join(names)} on {on}" for on, names in places.items())
-        for words, places in clients.items()
+        f"- `{words}`: " + "; ".join(f"{', '.join(names)} on {on}" for on, names in of.items())
+        for words, of in clients.items()
     ] or ["Nothing."]
 
 

@@ -246,10 +246,10 @@ def rows(lines: list[Listed]) -> list[str]:
     """The document's table: a row for what the same seeds have in the same versions of a message."""
     places: dict[Listed, list[str]] = {}
     for line in lines:
-        places.setdefault(line._replace(seed="", versions=""), []).append(f"{line.seed}: {line.versions}")
+        places.setdefault(line._replace(seed="", versions=""), []).append(f"{line.seed}:{line.versions}")
     items: dict[tuple[str, str], list[str]] = {}
     for line, seeds in places.items():
-        items.setdefault((f"{line.kind} {line.message}", "; ".join(seeds)), []).append(item(line))
+        items.setdefault((f"{line.kind} {line.message}", ", ".join(seeds)), []).append(item(line))
     return [f"| {message} | {seeds} | {', '.join(of)} |" for (message, seeds), of in items.items()]
 
 
