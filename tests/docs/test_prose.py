@@ -1,4 +1,4 @@
-"""The README and every page in plain words: the rules of `.vale/styles`, which Vale (`vale README.md docs`) applies too."""
+"""The README and every written page in plain words: the rules of `.vale/styles`, which Vale (`vale README.md docs`) applies too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from docs.pages import PAGES, ROOT
 
 STYLES = sorted((ROOT / ".vale" / "styles").glob("*/*.yml"))
 CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|\]\([^)]*\)", re.S | re.M)
-WRITTEN = [*PAGES, ROOT / "CONTRIBUTING.md"]
+GENERATED = ("detectors.md", "reference.md")
+WRITTEN = [page for page in (*PAGES, ROOT / "CONTRIBUTING.md") if page.name not in GENERATED]
 
 
 class Rule(NamedTuple):
