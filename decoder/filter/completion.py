@@ -184,9 +184,11 @@ def _values(context: _Context, part: str) -> Iterator[Offer]:
     if kind is ValueKind.API:
         for key in facts.api_keys():
             yield Offer(facts.api_name(key), "API", f"key {key}, versions {facts.api(key).versions}")
+        yield from _former("api", "API", part)
     elif kind is ValueKind.ERROR:
         for fact in facts.errors().values():
             yield Offer(fact.name, "error", f"{fact.code}{', retriable' if fact.retriable else ''}")
+        yield from _former("error", "error", part)
     elif kind is ValueKind.STATE:
         for state in fields.STATES:
             yield Offer(state, "state", "")
@@ -209,6 +211,13 @@ def _values(context: _Context, part: str) -> Iterator[Offer]:
             same = (field.kind is ValueKind.TIME) is (kind is ValueKind.TIME)
             if field is not context.field and field.kind is kind and not field.many and same:
                 yield Offer(field.name, "field", field.meaning)
+
+
+def _former(kind: str, offered: str, part: str) -> Iterator[Offer]:
+    """The former names that were begun, with today's name beside them."""
+    for former in facts.former_names():
+        if part and former.kind == kind and former.name.lower().startswith(part.lower()):
+            yield Offer(former.name, offered, f"today {former.today}")
 
 
 def _steps(part: str, text: str) -> Iterator[Offer]:

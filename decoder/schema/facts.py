@@ -7,6 +7,7 @@ parsed on first use.
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -24,6 +25,16 @@ class ErrorFact(NamedTuple):
     code: int
     name: str
     retriable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FormerName:
+    """A name that an API or an error code (`kind`: "api", "error") had once. `where`: in which releases, or in which draft."""
+
+    kind: str
+    name: str
+    today: str
+    where: str
 
 
 class Api(NamedTuple):
@@ -67,13 +78,32 @@ def api_name(key: int) -> str:
     return name[4:].removesuffix(".kafka") if name else f"Api({key})"
 
 
+@cache
+def former_names() -> tuple[FormerName, ...]:
+    """Every former name of an API or an error code."""
+    lines = _SCHEMA.joinpath("former_names.txt").read_text("utf-8").splitlines()
+    return tuple(FormerName(*line.split(maxsplit=3)) for line in lines if not line.startswith("#"))
+
+
+@cache
+def _former() -> dict[tuple[str, str], FormerName]:
+    return {(former.kind, former.name.lower()): former for former in former_names()}
+
+
+def former_name(kind: str, name: str) -> FormerName | None:
+    """What a former name of an API or an error code, in any case, was; None if it was none."""
+    return _former().get((kind, name.lower()))
+
+
 def api_key(name: str) -> int:
-    """3 for ``"Metadata"``, in any case. Raises `UnknownName`, a KeyError, with the nearest name."""
+    """3 for ``"Metadata"``, in any case, and for names that it had once. Raises `UnknownName`, a KeyError, with the nearest name."""
     found = _names().get(name)
     if found is None:
         found = {n.lower(): k for n, k in _names().items()}.get(name.lower())
+    if found is None and (former := former_name("api", name)) is not None:
+        found = _names()[former.today]
     if found is None:
-        raise _unknown("API", name, list(_names()))
+        raise _unknown("api", "API", name, list(_names()))
     return found
 
 
@@ -123,11 +153,16 @@ def error_name(code: int) -> str:
 
 
 def error_code(name: str) -> int:
-    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case. Raises `UnknownName`, a KeyError, with the nearest name."""
+    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case, and for names that it had once.
+
+    Raises `UnknownName`, a KeyError, with the nearest name.
+    """
+    former = former_name("error", name)
+    wanted = former.today if former is not None else name.upper()
     for fact in errors().values():
-        if fact.name == name.upper():
+        if fact.name == wanted:
             return fact.code
-    raise _unknown("error", name.upper(), [f.name for f in errors().values()])
+    raise _unknown("error", "error", name.upper(), [f.name for f in errors().values()])
 
 
 def error_code_set(*names: str) -> frozenset[int]:
@@ -135,9 +170,12 @@ def error_code_set(*names: str) -> frozenset[int]:
     return frozenset(map(error_code, names))
 
 
-def _unknown(what: str, name: str, known: list[str]) -> UnknownName:
+def _unknown(kind: str, what: str, name: str, today: list[str]) -> UnknownName:
+    known = [*today, *(former.name for former in former_names() if former.kind == kind)]
     # Beginnings of long names count: NOT_LEADR means NOT_LEADER_OR_FOLLOWER and not NOT_CONTROLLER.
     begun = {each[: len(name)]: each for each in reversed(known)}
     near = [begun[each] for each in difflib.get_close_matches(name, begun, 1, 0.8)]
     near = near or difflib.get_close_matches(name, known, 1, 0.5)
-    return UnknownName(f"unknown {what} {name!r}" + (f", did you mean {near[0]}?" if near else ""))
+    former = former_name(kind, near[0]) if near else None
+    meant = [former.today] if former is not None else near
+    return UnknownName(f"unknown {what} {name!r}" + (f", did you mean {meant[0]}?" if meant else ""))

@@ -19,6 +19,8 @@ CODECS: dict[str, int] = {codecs.name(number): number for number in range(5)}
 _BOOLEANS = {"true": True, "false": False}
 _NAMED = frozenset({ValueKind.API, ValueKind.ERROR, ValueKind.CODEC})
 """Kinds of numbers with names."""
+_FORMER = {ValueKind.API: "api", ValueKind.ERROR: "error"}
+"""Kinds whose names have former names."""
 _TEXTS = frozenset({ValueKind.TEXT, ValueKind.BYTES, ValueKind.STATE, *_NAMED})
 """Kinds that ~, contains, startswith and endswith work on; of numbers, on their names."""
 _WHOLE = re.compile(r"[+-]?\d{1,20}")
@@ -217,6 +219,8 @@ class _Checker:
         for name, number in names.items():
             if name.lower() == text.lower():
                 return number
+        if field.kind in _FORMER and (former := facts.former_name(_FORMER[field.kind], text)) is not None:
+            return names[former.today]
         hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is ValueKind.ERROR else ""
         raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, names)}{hint}", word)
 
