@@ -1,12 +1,14 @@
 """Drafts: message layouts that were proposed and never shipped in that form. They are read and written by name.
 
-A name is the proposal and the message: ``"kip-35.Metadata"``. The files are in ``schema/definitions/drafts/``. Nothing else in
+A name is the proposal and the message: ``"kip-35.Metadata"``. Functions take it in any case, and also as the drafts themselves write
+it elsewhere: in the singular, with Request or Response at the end. The files are in ``schema/definitions/drafts/``. Nothing else in
 the decoder uses them: a draft may have the API key and version of a message that shipped with other bytes.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -17,7 +19,7 @@ from ..codec.plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, 
 from ..codec.walk import FieldSpan, Walker
 from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
 from . import facts
-from .notation import Definition, parse
+from .notation import Definition, VersionRange, parse
 
 # Drafts that write an optional value of any type as KIP-4's MaybeOf: one byte, 0 for absent, then the value.
 MAYBE_OF = frozenset({"kip-4"})
@@ -43,19 +45,37 @@ def names() -> list[str]:
     return sorted(_definitions())
 
 
+def is_draft(name: str) -> bool:
+    """Whether a name is of the form that drafts have, with a proposal in front."""
+    return re.match(r"kip-\d+\.", name, re.I) is not None
+
+
+def named(name: str) -> str:
+    """A draft's name as `names` has it. Raises `UnknownApi` with the nearest name."""
+    known = {each.lower(): each for each in names()}
+    plain = re.sub("(request|response)$", "", name.lower())
+    found = known.get(plain) or known.get(f"{plain}s")
+    if found is None:
+        near = difflib.get_close_matches(plain, known, 1, 0.5)
+        raise UnknownApi(
+            f"no draft is named {name!r}" + (f", did you mean {known[near[0]]!r}?" if near else ""), path="draft"
+        )
+    return found
+
+
+def versions(name: str) -> VersionRange:
+    """The versions of a draft. Raises `UnknownApi` if there is none of that name."""
+    return definition(name, "request").versions
+
+
 def definition(name: str, kind: str) -> Definition:
     """The definition of a draft's ``"request"`` or ``"response"``. Raises `UnknownApi` if there is none."""
-    kinds = _definitions().get(name)
-    if kinds is None:
-        near = difflib.get_close_matches(name, names(), 1, 0.5)
-        raise UnknownApi(f"no draft is named {name!r}" + (f", did you mean {near[0]!r}?" if near else ""), path="draft")
-    if kind not in kinds:
-        raise UnknownApi(f"the draft has no {kind}, only {', '.join(kinds)}", api=name, path="draft")
-    return kinds[kind]
+    return _definitions()[named(name)][kind]
 
 
 @cache
-def _plan(name: str, kind: str, version: int) -> Plan:
+def layout(name: str, kind: str, version: int) -> Plan:
+    """The plan of a draft's body. Raises `UnknownApi` and `UnknownVersion`."""
     of = definition(name, kind)
     if version not in of.versions:
         raise UnknownVersion(f"version {version} is not known, only {of.versions}", api=name, version=version)
@@ -64,7 +84,8 @@ def _plan(name: str, kind: str, version: int) -> Plan:
 
 def decode(name: str, kind: str, version: int, data: bytes) -> Message:
     """Decode a draft's body, without header. Raises `DecodeError`."""
-    plan, data = _plan(name, kind, version), bytes(data)
+    name, data = named(name), bytes(data)
+    plan = layout(name, kind, version)
     walker = _walker(name, plan, data)
     walker.run()
     end = walker.position
@@ -84,7 +105,8 @@ def decode(name: str, kind: str, version: int, data: bytes) -> Message:
 
 def encode(name: str, kind: str, version: int, fields: Mapping[str, Value]) -> bytes:
     """Encode a draft's body, without header, from nested dicts with snake_case names. Raises `EncodeError`."""
-    plan = _plan(name, kind, version)
+    name = named(name)
+    plan = layout(name, kind, version)
     return _bytes(name, plan, values_from(plan.root, fields))
 
 

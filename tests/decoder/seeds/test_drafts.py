@@ -31,6 +31,16 @@ PARTITION_FIELDS = {
 }
 
 VECTORS: list[tuple[str, str, int, str, dict[str, Any]]] = [
+    (
+        "kip-4.CreateTopic", "request", 0,
+        "0001 74 01 00000006 01 00000003 00 00000001 0001 6b 0001 76",
+        {"topic_name": "t", "partitions": 6, "replicas": 3, "replica_assignment": None,
+         "config_entry": [{"config_key": "k", "config_value": "v"}]},
+    ),
+    (
+        "kip-4.CreateTopic", "request", 0, "0001 74 00 00 01 0003 313a32 00000000",
+        {"topic_name": "t", "partitions": None, "replicas": None, "replica_assignment": "1:2", "config_entry": []},
+    ),
     ("kip-4.CreateTopic", "response", 0, *OK),
     ("kip-4.CreateTopic", "response", 0, *FAILED),
     (
@@ -146,11 +156,7 @@ def test_every_draft_has_bytes_here() -> None:
     held = set()
     for name in drafts.names():
         for kind in ("request", "response"):
-            try:
-                versions = drafts.definition(name, kind).versions.every()
-            except UnknownApi:
-                continue
-            held |= {(name, kind, version) for version in versions}
+            held |= {(name, kind, version) for version in drafts.definition(name, kind).versions.every()}
     assert held == {vector[:3] for vector in VECTORS}
 
 
@@ -212,9 +218,8 @@ def test_a_draft_is_not_what_shipped() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "version", "error", "text"),
     [
-        ("kip-4.DescribeTopics", "request", 0, UnknownApi, "did you mean 'kip-4.DescribeTopic'?"),
+        ("kip-4.DescribeTopix", "request", 0, UnknownApi, "did you mean 'kip-4.DescribeTopic'?"),
         ("Metadata", "request", 1, UnknownApi, "no draft is named 'Metadata'"),
-        ("kip-4.CreateTopic", "request", 0, UnknownApi, "the draft has no request, only response"),
         ("kip-35.Metadata", "request", 0, UnknownVersion, "version 0 is not known, only 1"),
     ],
 )
@@ -223,6 +228,26 @@ def test_unknown_drafts(name: str, kind: str, version: int, error: type[Exceptio
         drafts.decode(name, kind, version, b"")
     with pytest.raises(error, match=".*" + text.replace("?", r"\?")):
         drafts.encode(name, kind, version, {})
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("KIP-4.describetopic", "kip-4.DescribeTopic"),
+        ("kip-4.DescribeTopicResponse", "kip-4.DescribeTopic"),
+        ("kip-4.ReassignPartition", "kip-4.ReassignPartitions"),
+        ("kip-4.VerifyReassignPartitionRequest", "kip-4.VerifyReassignPartitions"),
+        ("kip-40.listgroup", "kip-40.ListGroups"),
+    ],
+)
+def test_names_in_any_case_and_in_the_singular(written: str, name: str) -> None:
+    assert drafts.is_draft(written) and drafts.named(written) == name
+    data = drafts.encode(written, "request", 0, {})
+    assert drafts.decode(written, "request", 0, data).to_dict() == drafts.decode(name, "request", 0, data).to_dict()
+
+
+def test_names_of_apis_are_no_drafts() -> None:
+    assert not any(map(drafts.is_draft, ("Metadata", "KIP-4", "kip-4", "topic.name")))
 
 
 @pytest.mark.parametrize(
