@@ -12,10 +12,10 @@ from typing import Any
 from zlib import crc32
 
 from ...decoder import Message
-from ...decoder.codec.message import is_error_code, jsonable
+from ...decoder.codec.message import jsonable
 from ...decoder.codec.plan import StructPlan
 from ...decoder.codec.secrets import shown
-from ...decoder.schema import facts
+from ...decoder.reference.explain import meaning
 from ..replay.roles import Role, RoleTree, tree
 
 _NAMES = frozenset(
@@ -65,7 +65,7 @@ def flat(message: Message | None) -> dict[str, tuple[str, bool]]:
         return {}
     of = message.plan
     found: dict[str, tuple[str, bool]] = {}
-    for path, text, volatile in _struct(tree(of.kind, of.api_key, of.version), of.root, shown(message), ""):
+    for path, text, volatile in _struct(of.api, tree(of.kind, of.api_key, of.version), of.root, shown(message), ""):
         while path in found:  # two items with one name
             path += "'"
         found[path] = text, volatile
@@ -73,7 +73,7 @@ def flat(message: Message | None) -> dict[str, tuple[str, bool]]:
 
 
 def _struct(
-    roles: RoleTree | None, of: StructPlan, values: dict[str, Any], prefix: str
+    api: str, roles: RoleTree | None, of: StructPlan, values: dict[str, Any], prefix: str
 ) -> Iterator[tuple[str, str, bool]]:
     branches = {} if roles is None else {branch.at: branch for branch in roles.branches}
     for at, field in enumerate(of.fields):
@@ -84,19 +84,18 @@ def _struct(
         if field.struct is None or value is None:
             if field.type in ("records", "bytes") and not field.array and value is not None:
                 yield path, _digest(value), False
-            elif is_error_code(field) and not field.array and value is not None:
-                yield path, f"{value} {facts.error_name(value)}", volatile
             else:
-                yield path, _text(value), volatile
+                known = "" if field.array else meaning(api, field.name, value)
+                yield path, f"{value} {known}" if known else _text(value), volatile
         elif not field.array:
-            yield from _struct(branch.inside if branch else None, field.struct, value, path + ".")
+            yield from _struct(api, branch.inside if branch else None, field.struct, value, path + ".")
         else:
             if not value:
                 yield path, "[]", volatile
             inside = branch.inside if branch else None
             for number, item in enumerate(value):
                 name = _about(inside, field.struct, item)
-                yield from _struct(inside, field.struct, item, f"{path}[{number if name is None else name}].")
+                yield from _struct(api, inside, field.struct, item, f"{path}[{number if name is None else name}].")
 
 
 def _about(roles: RoleTree | None, of: StructPlan, item: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Explain errors, APIs, KIPs and settings: ``find("UNSUPPORTED_VERSION")``.
+"""Explain errors, APIs, KIPs, settings and fields: ``find("UNSUPPORTED_VERSION")``.
 
 The texts are in ``explanations/``. Numbers, names, versions, fields, releases and what may be retried come from the schema and
 its tables.
@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 from ..codec.plan import snake_case
 from ..errors import DecoderError
 from ..schema import facts
+from ..schema.facts import FormerName
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange
-from . import releases
+from . import fields, releases
 from .explanations import texts
+from .fields import SchemaField
 
 _LIKE = 0.75  # of difflib's ratio: words that are less alike are not suggested
+_FIELD = re.compile(r"[a-z][a-z0-9_]*")
 _LIBRDKAFKA = ("RD_KAFKA_RESP_ERR_", "ERR_")
 
 
@@ -35,7 +38,8 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error code explained. `apis`: whose responses can have it; `every`: all of them, and `apis` is empty."""
+    """An error code explained. `apis`: whose responses can have it; `every`: all of them, and `apis` is empty; `alias`: names
+    that clients give it; `former`: names that Kafka gave it."""
 
     code: int
     name: str
@@ -48,6 +52,7 @@ class ErrorText:
     kips: tuple[str, ...]
     see: tuple[str, ...]
     alias: tuple[str, ...]
+    former: tuple[FormerName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,13 @@ class VersionFact:
 
 @dataclass(frozen=True, slots=True)
 class FieldFact:
-    """A field over all versions. `versions` is "" if all have it; `depth` counts from 0."""
+    """A field over all versions. `versions` is "" if all have it; `depth` counts from 0; `text` is "" if undescribed."""
 
     name: str
     type: str
     versions: str
     depth: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class ApiText:
     errors: tuple[str, ...]
     kips: tuple[str, ...]
     see: tuple[str, ...]
-    alias: tuple[str, ...]
+    former: tuple[FormerName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +111,11 @@ class KipText:
 
 @dataclass(frozen=True, slots=True)
 class SettingText:
-    """A setting explained. `errors`: those whose explanations name it."""
+    """A setting explained. `today`: the setting that took its place, or ""; `errors`: those whose explanations name it."""
 
     name: str
     of: tuple[str, ...]
+    today: str
     default: str
     what: str
     same: str
@@ -117,7 +124,17 @@ class SettingText:
     see: tuple[str, ...]
 
 
-Explanation = ErrorText | ApiText | KipText | SettingText
+@dataclass(frozen=True, slots=True)
+class FieldText:
+    """The fields of a name that mean the same. `text`: what they mean, or "" if undescribed; `values`: the words for numbers."""
+
+    name: str
+    text: str
+    places: tuple[SchemaField, ...]
+    values: tuple[tuple[int, str], ...]
+
+
+Explanation = ErrorText | ApiText | KipText | SettingText | FieldText
 
 
 class UnknownTerm(DecoderError, KeyError):
@@ -132,7 +149,11 @@ class UnknownTerm(DecoderError, KeyError):
 
 
 def find(word: str) -> list[Explanation]:
-    """Everything that `word` may mean; a number is an error code and an API key, or else a KIP. Raises `UnknownTerm`."""
+    """Everything that `word` may mean. Raises `UnknownTerm`.
+
+    A number is an error code and an API key, or else a KIP. Fields count by their exact name; in another spelling only if nothing
+    else is meant.
+    """
     word = word.strip()
     if re.fullmatch(r"-?\d+", word):
         number = int(word)
@@ -145,6 +166,8 @@ def find(word: str) -> list[Explanation]:
             found.append(kip(f"KIP-{word}"))
     else:
         found = [meaning.explain(meaning.key) for meaning in _names().get(_folded(word), ())]
+        if not found or _FIELD.fullmatch(word):  # reading every API's fields takes a moment
+            found += field(word) or ([] if found else field(snake_case(word)))
     if not found:
         raise UnknownTerm(word, _near(word))
     return found
@@ -155,6 +178,18 @@ def _folded(word: str) -> str:
     for prefix in _LIBRDKAFKA:
         word = word.removeprefix(prefix)
     return re.sub(r"[^a-z0-9]", "", word.lower())
+
+
+def former(word: str) -> list[FormerName]:
+    """The former names of APIs and errors that a word means, as `find` reads it."""
+    wanted = _folded(word.strip())
+    return [each for each in facts.former_names() if wanted in map(_folded, _variants(each.kind, each.name))]
+
+
+def _variants(kind: str, name: str) -> list[str]:
+    """A name as others write it: ``NotControllerException`` in Java, ``NotControllerError`` in Python, ``FetchRequest``."""
+    endings = ("", "Exception", "Error") if kind == "error" else ("", "Request", "Response")
+    return [name + ending for ending in endings]
 
 
 class _Meaning(NamedTuple):
@@ -176,13 +211,17 @@ def _names() -> dict[str, list[_Meaning]]:
 
     for code, fact in facts.errors().items():
         for name in (fact.name, *texts.errors()[fact.name].words("alias")):
-            # Java: NotLeaderOrFollowerException, Python: NotLeaderOrFollowerError
-            for variant in (name, f"{name}Exception", f"{name}Error"):
+            for variant in _variants("error", name):
                 add(variant, error, code)
     for key in facts.api_keys():
-        for name in (facts.api_name(key), *texts.apis()[facts.api_name(key)].words("alias")):
-            for variant in (name, f"{name}Request", f"{name}Response"):
-                add(variant, api, key)
+        for variant in _variants("api", facts.api_name(key)):
+            add(variant, api, key)
+    for once in facts.former_names():
+        for variant in _variants(once.kind, once.name):
+            if once.kind == "error":
+                add(variant, error, facts.error_code(once.today))
+            else:
+                add(variant, api, facts.api_key(once.today))
     for name in texts.kips():
         add(name, kip, name)
     for name in texts.settings():
@@ -200,7 +239,7 @@ def _near(word: str) -> tuple[str, ...]:
     """The names most like a word, or whose beginning is (``NOT_LEDER``), and those that contain it."""
     folded = _folded(word)
     ranked = []
-    for name in names():
+    for name in (*names(), *field_names()):
         full = _folded(name)
         like = max(difflib.SequenceMatcher(None, folded, part).ratio() for part in (full, full[: len(folded) + 1]))
         if len(folded) >= 4 and folded in full:
@@ -210,7 +249,7 @@ def _near(word: str) -> tuple[str, ...]:
     return tuple(name for like, _, name in sorted(ranked)[:4] if like <= -_LIKE)
 
 
-# --- the four kinds ----------------------------------------------------------------------------------------
+# --- the five kinds ----------------------------------------------------------------------------------------
 
 
 @cache
@@ -231,7 +270,12 @@ def error(code: int) -> ErrorText:
         kips=tuple(name for name, kip_ in texts.kips().items() if fact.name in kip_.words("errors")),
         see=tuple(block.words("see")),
         alias=tuple(block.words("alias")),
+        former=_former("error", fact.name),
     )
+
+
+def _former(kind: str, today: str) -> tuple[FormerName, ...]:
+    return tuple(each for each in facts.former_names() if (each.kind, each.today) == (kind, today))
 
 
 @cache
@@ -248,12 +292,12 @@ def api(key: int) -> ApiText:
         notes=tuple(entry.text for entry in block.all("note")),
         versions=tuple(_version(key, version) for version in known.versions.every()),
         flexible="" if known.request.flexible == NO_VERSIONS else str(known.request.flexible),
-        request=tuple(_fields(known.request)),
-        response=tuple(_fields(known.response)),
+        request=tuple(_fields(known.request, known.name)),
+        response=tuple(_fields(known.response, known.name)),
         errors=tuple(e.name for e in map(error, facts.errors()) if known.name in e.apis),
         kips=tuple(name for name, kip_ in texts.kips().items() if any(a == known.name for a, _ in texts.touched(kip_))),
         see=tuple(block.words("see")),
-        alias=tuple(block.words("alias")),
+        former=_former("api", known.name),
     )
 
 
@@ -280,6 +324,7 @@ def setting(name: str) -> SettingText:
     return SettingText(
         name=name,
         of=tuple(block.words("of")),
+        today=block.text("today"),
         default=block.text("default"),
         what=block.text("what"),
         same=block.text("same"),
@@ -289,14 +334,44 @@ def setting(name: str) -> SettingText:
     )
 
 
+def field(name: str) -> list[FieldText]:
+    """The fields of that name, a `FieldText` for each meaning, described ones first."""
+    found: dict[tuple[str, tuple[tuple[int, str], ...]], list[SchemaField]] = {}
+    for each in fields.by_name().get(name, ()):
+        values = tuple((texts.values().get((each.api, name)) or texts.values().get(("", name)) or {}).items())
+        found.setdefault((each.text, values), []).append(each)
+    ordered = sorted(found.items(), key=lambda item: not item[0][0])
+    return [FieldText(name, text, tuple(places), values) for (text, values), places in ordered]
+
+
+def field_names() -> list[str]:
+    """The names of all fields."""
+    return list(fields.by_name())
+
+
+_OPERATIONS = "authorized_operations"
+"""The end of the names of fields with a bit for each operation of ACLs."""
+
+
 def meaning(api_name: str, field: str, value: object) -> str:
     """The word for a number in the field `field` of an API's message, or ""."""
-    if not isinstance(value, int):
+    if not isinstance(value, int) or isinstance(value, bool):
         return ""
     if field in ("api_key", "request_api_key"):
         return facts.api_name(value)
+    if field.endswith("error_code"):
+        return facts.error_name(value)
+    if field.endswith(_OPERATIONS):
+        return _operations(value)
     table = texts.values().get((api_name, field)) or texts.values().get(("", field))
     return table.get(value, "") if table else ""
+
+
+def _operations(bits: int) -> str:
+    if bits == -(1 << 31):
+        return "(not asked)"
+    names = texts.values()["DescribeAcls", "operation"]
+    return ", ".join(names.get(bit, f"bit {bit}") for bit in range(31) if bits >> bit & 1)
 
 
 def _version(key: int, version: int) -> VersionFact:
@@ -304,18 +379,22 @@ def _version(key: int, version: int) -> VersionFact:
     return VersionFact(version, releases.since(key, version), removal.release if removal else None)
 
 
-def _fields(of: Definition) -> Iterator[FieldFact]:
-    def walk(fields: tuple[FieldLine, ...], depth: int, around: VersionRange) -> Iterator[FieldFact]:
-        for field in fields:
+def _fields(of: Definition, api_name: str) -> Iterator[FieldFact]:
+    described = fields.fields(api_name)
+
+    def walk(lines: tuple[FieldLine, ...], depth: int, around: VersionRange, prefix: str) -> Iterator[FieldFact]:
+        for field in lines:
+            path = prefix + snake_case(field.name)
             versions = field.versions if field.versions != NO_VERSIONS else field.tagged
             some = not all(v in versions for v in of.versions.every() if v in around)
             kind = ("[]" if field.array else "") + field.type + ("?" if field.nullable != NO_VERSIONS else "")
-            yield FieldFact(snake_case(field.name), kind, str(versions) if some else "", depth)
+            text = described[of.kind, path].text
+            yield FieldFact(snake_case(field.name), kind, str(versions) if some else "", depth, text)
             inner = field.fields or dict(of.structs).get(field.type, ())
             if depth < 3:
-                yield from walk(inner, depth + 1, versions)
+                yield from walk(inner, depth + 1, versions, f"{path}.")
 
-    yield from walk(of.fields, 0, of.versions)
+    yield from walk(of.fields, 0, of.versions, "")
 
 
 def check() -> None:
@@ -325,5 +404,6 @@ def check() -> None:
         for block in blocks.values():
             texts.check_words(block, "see", known)
     texts.values()
+    fields.by_name()
     for code in facts.errors():
         error(code)

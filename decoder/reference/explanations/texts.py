@@ -19,10 +19,10 @@ _ERRORS = {
     "see": NotationRule(), "alias": NotationRule(),
 }  # fmt: skip
 _SETS = {"apis": _ONCE}
-_APIS = {"purpose": _ONCE, "from": _ONCE, "waits": NotationRule(), "note": NotationRule(many=True), "see": NotationRule(), "alias": NotationRule()}
+_APIS = {"purpose": _ONCE, "from": _ONCE, "waits": NotationRule(), "note": NotationRule(many=True), "see": NotationRule()}
 _KIPS = {"title": _ONCE, "since": _ONCE, "what": _ONCE, "apis": _ONCE, "errors": NotationRule(), "see": NotationRule()}
-_SETTINGS = {"of": _ONCE, "default": NotationRule(), "what": _ONCE, "same": NotationRule(), "wire": NotationRule(), "see": NotationRule()}
-_VALUES = {"in": NotationRule(), "value": NotationRule(needed=True, many=True, argument="must")}
+_SETTINGS = {"of": _ONCE, "today": NotationRule(), "default": NotationRule(), "what": _ONCE, "same": NotationRule(), "wire": NotationRule(), "see": NotationRule()}
+_VALUES = {"in": NotationRule(), "also": NotationRule(), "value": NotationRule(needed=True, many=True, argument="must")}
 _SENDERS = ("clients", "brokers", "controllers")
 _OWNERS = ("broker", "topic", "producer", "consumer", "admin", "client")
 
@@ -124,6 +124,7 @@ def settings() -> dict[str, TextBlock]:
     blocks = {block.name: block for block in _read("settings", _SETTINGS)}
     for block in blocks.values():
         check_words(block, "of", _OWNERS)
+        check_words(block, "today", blocks)
     return blocks
 
 
@@ -140,9 +141,10 @@ def values() -> dict[tuple[str, str], dict[int, str]]:
         for name in block.words("in") or [""]:
             if name:
                 _check_api(block, name)
-            if (name, block.name) in out:
-                raise BlockError(block.source, block.line, 1, f"{block.name} of {name or 'all'} stands twice")
-            out[name, block.name] = table
+            for field in (block.name, *block.words("also")):
+                if (name, field) in out:
+                    raise BlockError(block.source, block.line, 1, f"{field} of {name or 'all'} stands twice")
+                out[name, field] = table
     return out
 
 

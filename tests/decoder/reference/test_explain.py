@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import zipfile
+from pathlib import Path
 
 import pytest
-from barnabas.decoder.reference import explain, releases
-from barnabas.decoder.reference.explain import ApiText, ErrorText, KipText, SettingText, UnknownTerm, find
+from barnabas.decoder.reference import explain, fields, releases
+from barnabas.decoder.reference.explain import ApiText, ErrorText, FieldText, KipText, SettingText, UnknownTerm, find
 from barnabas.decoder.reference.explanations import texts
 from barnabas.decoder.reference.explanations.blocks import BlockError, NotationRule, parse
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import VersionRange
 from real.brokers.broker import jar_directory
+
+SEEDS = Path(__file__).parents[4] / "shared" / "reference" / "seeds"
+_SETTING_STEMS = {"auto", "broker", "delete", "group", "log", "max", "message", "quota", "replica", "request"}
+"""First words of settings; the texts have addresses and abbreviations of the same form."""
 
 
 def test_the_texts_are_whole_and_every_reference_leads_somewhere():
@@ -100,6 +105,13 @@ def test_versions_dropped_by_kip_896():
         ("unsupported_version", ErrorText, "UNSUPPORTED_VERSION"),
         ("UnsupportedVersionException", ErrorText, "UNSUPPORTED_VERSION"),
         ("NotLeaderForPartitionError", ErrorText, "NOT_LEADER_OR_FOLLOWER"),
+        ("NOT_LEADER_FOR_PARTITION", ErrorText, "NOT_LEADER_OR_FOLLOWER"),
+        ("Offsets", ApiText, "ListOffsets"),
+        ("ConsumerMetadataRequest", ApiText, "FindCoordinator"),
+        ("request.required.acks", SettingText, "request.required.acks"),
+        ("KIP-40", KipText, "KIP-40"),
+        ("max_wait_ms", FieldText, "max_wait_ms"),
+        ("maxWaitMs", FieldText, "max_wait_ms"),
         ("RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART", ErrorText, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("-1", ErrorText, "UNKNOWN_SERVER_ERROR"),
         ("fetch", ApiText, "Fetch"),
@@ -128,7 +140,8 @@ def test_two_meanings(word: str, names: list[str]):
         ("UNSUPORTED_VERSION", "UNSUPPORTED_VERSION"),
         ("NOT_LEDER", "NOT_LEADER_OR_FOLLOWER"),
         ("Metadta", "Metadata"),
-        ("leader", "LEADER_NOT_AVAILABLE"),
+        ("leade", "LEADER_NOT_AVAILABLE"),
+        ("max_byte", "max_bytes"),
         ("max.poll", "max.poll.interval.ms"),
         ("xyzzy", None),
         ("9999", None),
@@ -139,6 +152,39 @@ def test_unknown_words(word: str, near: str | None):
     with pytest.raises(UnknownTerm) as raised:
         find(word)
     assert (near in raised.value.near) if near else raised.value.near == ()
+
+
+def test_every_former_name_is_explained_with_todays():
+    for former in facts.former_names():
+        (found,) = find(former.name)
+        assert isinstance(found, ErrorText | ApiText) and found.name == former.today
+        assert former in found.former and former in explain.former(former.name)
+    assert explain.former("Fetch") == explain.former("NOT_LEADER_OR_FOLLOWER") == []
+
+
+def test_words_of_the_seed_texts_are_explained():
+    for path in sorted(SEEDS.glob("*.txt")) if SEEDS.is_dir() else pytest.skip("the seed texts are not on this machine"):
+        text = path.read_text("utf-8")
+        errors = set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", text)) - {"NULLABLE_STRING", "READ_COMMITTED", "READ_UNCOMMITTED"}
+        settings = {word for word in re.findall(r"\b[a-z]+(?:\.[a-z]+){1,5}\b", text) if word.split(".")[0] in _SETTING_STEMS}
+        for word in errors | settings | set(re.findall(r"KIP-\d+", text)):
+            assert find(word), (path.name, word)
+
+
+def test_a_former_setting_names_todays():
+    assert explain.setting("request.required.acks").today == "acks" and explain.setting("acks").today == ""
+
+
+def test_fields_by_meaning():
+    described, *others = find("max_bytes")
+    assert isinstance(described, FieldText) and [place.api for place in described.places] == ["Fetch"] and described.text
+    assert all(isinstance(other, FieldText) and not other.text for other in others)
+    setting, field = find("isolation_level")
+    assert isinstance(setting, SettingText) and isinstance(field, FieldText)
+    assert field.values == ((0, "READ_UNCOMMITTED"), (1, "READ_COMMITTED"))
+    assert {place.api for place in field.places} == {"Fetch", "ListOffsets"}
+    # An API's name is not also a field of that name in another spelling.
+    assert [type(each) for each in find("Metadata")] == [ApiText]
 
 
 def test_facts_of_an_error():
@@ -260,3 +306,13 @@ def test_meanings_of_numbers():
     assert explain.meaning("DescribeConfigs", "resource_type", 4) == "BROKER"
     assert explain.meaning("Fetch", "operation", 3) == explain.meaning("Fetch", "acks", "x") == ""
     assert explain.meaning("ApiVersions", "api_key", 3) == "Metadata"
+    assert explain.meaning("Metadata", "error_code", 6) == "NOT_LEADER_OR_FOLLOWER"
+    assert explain.meaning("DeleteAcls", "resource_type_filter", 1) == "ANY"
+    assert explain.meaning("Metadata", "topic_authorized_operations", (1 << 3) | (1 << 8)) == "READ, DESCRIBE"
+    assert explain.meaning("Metadata", "topic_authorized_operations", -(1 << 31)) == "(not asked)"
+    assert explain.meaning("FindCoordinator", "key_type", True) == ""
+
+
+def test_words_for_numbers_are_of_fields_that_exist():
+    for _, name in texts.values():
+        assert name in fields.by_name(), name

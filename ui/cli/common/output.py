@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -36,6 +37,11 @@ def warn(notes: Iterable[str | None]) -> None:
 def counted(number: int, what: str) -> str:
     """``1 finding``, ``2 findings``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def terminal_width(most: int = 1000) -> int:
+    """Columns for text; 100 where there is no terminal."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 40), most)
 
 
 def table_console() -> Console:

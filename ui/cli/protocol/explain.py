@@ -1,10 +1,9 @@
-"""``barnabas explain``: explain an error code, an API, a KIP or a setting."""
+"""``barnabas explain``: explain an error code, an API, a KIP, a setting or a field."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -14,18 +13,29 @@ from typing import Annotated, Any
 import typer
 
 from ....decoder.reference import explain as texts
-from ....decoder.reference.explain import ApiText, ErrorText, Explanation, FieldFact, KipText, SettingText, VersionFact
+from ....decoder.reference.explain import (
+    ApiText,
+    ErrorText,
+    Explanation,
+    FieldFact,
+    FieldText,
+    KipText,
+    SettingText,
+    VersionFact,
+)
+from ....decoder.schema.facts import FormerName, former_names
 from ...safe import visible
 from ..common.failure import Failure
-from ..common.output import print_json
+from ..common.output import print_json, terminal_width
 
-_WIDEST = 100
-_KINDS = {ErrorText: "error", ApiText: "api", KipText: "kip", SettingText: "setting"}
-_KINDS_OF_EACH = "error names and codes, API names and keys, KIPs, settings"
+_WIDEST, _MOST_PLACES = 100, 12
+_KINDS = {ErrorText: "error", ApiText: "api", KipText: "kip", SettingText: "setting", FieldText: "field"}
+_KINDS_OF_EACH = "error names and codes, API names and keys, KIPs, settings, fields"
 
 
 def _complete(started: str) -> list[str]:
-    return [name for name in texts.names() if name.lower().startswith(started.lower())]
+    known = [*texts.names(), *(former.name for former in former_names()), *texts.field_names()]
+    return [name for name in dict.fromkeys(known) if name.lower().startswith(started.lower())]
 
 
 def explain(
@@ -38,9 +48,9 @@ def explain(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: word, found (a list).")] = False,
 ) -> None:
-    """Tell what an error, an API, a KIP or a setting is: why it comes, and what to do.
+    """Explain an error, an API, a KIP, a setting or a field of a message.
 
-    A number is an error code, an API's key, or both.
+    A number is an error code, an API's key, or both. Names of older Kafka releases are known too.
     """
     try:
         found = texts.find(word)
@@ -50,12 +60,19 @@ def explain(
     if as_json:
         print_json({"word": word, "found": [_plain(each) for each in found]})
         return
-    lines: list[str] = []
-    if len(found) > 1:
+    lines: list[str] = list(_today(word))
+    if len(found) > 1 and word.lstrip("-").isdigit():
         lines += [f"{word} is {_a_list([_short(each) for each in found], 'and')}.", ""]
     for number, each in enumerate(found):
         lines += [""] * bool(number) + list(_lines(each))
     typer.echo("\n".join(lines))
+
+
+def _today(word: str) -> Iterator[str]:
+    """A line for a former name: today's."""
+    for former in texts.former(word):
+        yield f"{former.name} ({former.where}) is {former.today} today."
+        yield ""
 
 
 def _plain(each: Explanation) -> dict[str, Any]:
@@ -75,6 +92,8 @@ def _lines(each: Explanation) -> Iterator[str]:
         return _error(each)
     if isinstance(each, ApiText):
         return _api(each)
+    if isinstance(each, FieldText):
+        return _field(each)
     return _kip(each) if isinstance(each, KipText) else _setting(each)
 
 
@@ -88,6 +107,7 @@ def _error(error: ErrorText) -> Iterator[str]:
     yield from _part("Who answers it", [", ".join(carriers)], marks=False)
     yield from _part("Brought or changed by", [_kip_names(error.kips)] if error.kips else [], marks=False)
     yield from _also(error.see, error.alias, error.kips)
+    yield from _once(error.former)
 
 
 def _api(api: ApiText) -> Iterator[str]:
@@ -104,7 +124,8 @@ def _api(api: ApiText) -> Iterator[str]:
     yield from _part("Errors", [*errors, "and those of every API: see UNKNOWN_SERVER_ERROR, UNSUPPORTED_VERSION, "
                                 "INVALID_REQUEST"], marks=False)  # fmt: skip
     yield from _part("KIPs", [f"{name}: {texts.kip(name).title}" for name in api.kips])
-    yield from _also(api.see, api.alias, api.kips)
+    yield from _also(api.see, (), api.kips)
+    yield from _once(api.former)
 
 
 def _kip(kip: KipText) -> Iterator[str]:
@@ -116,9 +137,10 @@ def _kip(kip: KipText) -> Iterator[str]:
 
 
 def _setting(setting: SettingText) -> Iterator[str]:
-    yield _head(setting.name, f"setting of {_a_list(setting.of, 'and')}")
+    yield _head(setting.name, f"{'former ' if setting.today else ''}setting of {_a_list(setting.of, 'and')}")
     yield from _wrapped(setting.what)
     for name, text in (
+        ("Today", setting.today),
         ("Default", setting.default),
         ("In other clients", setting.same),
         ("In the traffic", setting.wire),
@@ -126,6 +148,17 @@ def _setting(setting: SettingText) -> Iterator[str]:
         yield from _part(name, [text] if text else [], marks=False)
     yield from _part("Errors", [", ".join(setting.errors)] if setting.errors else [], marks=False)
     yield from _also(setting.see, (), setting.errors)
+
+
+def _field(field: FieldText) -> Iterator[str]:
+    apis = dict.fromkeys(place.api for place in field.places)
+    yield _head(field.name, f"field of {_a_list(apis, 'and')}" if len(apis) <= 3 else f"field of {len(apis)} APIs")
+    yield from _wrapped(f"{field.text}." if field.text else "")
+    values = ", ".join(f"{number} {word}" for number, word in field.values)
+    yield from _part("Values", [values] if values else [], marks=False)
+    where = [f"{each.api} {each.side}{f' v{each.versions}' if each.versions else ''}: {each.path}" for each in field.places[:_MOST_PLACES]]
+    left = len(field.places) - len(where)
+    yield from _part("Where it is", [*where, *([f"and in {left} more places"] if left else [])], marks=False)
 
 
 def _versions(api: ApiText) -> Iterator[str]:
@@ -179,6 +212,11 @@ def _also(see: Iterable[str], alias: Iterable[str], above: Iterable[str]) -> Ite
         yield from _part("Also called", [", ".join(names)], marks=False)
 
 
+def _once(former: Iterable[FormerName]) -> Iterator[str]:
+    names = [f"{each.name} ({each.where})" for each in former]
+    yield from _part("Once called", [", ".join(names)] if names else [], marks=False)
+
+
 def _kip_names(names: Iterable[str]) -> str:
     return "; ".join(f"{name} ({texts.kip(name).title})" for name in names)
 
@@ -188,9 +226,8 @@ def _head(name: str, rest: str) -> str:
 
 
 def _wrapped(text: str, first: str = "", then: str = "") -> list[str]:
-    width = min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, 40), _WIDEST)
     return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+        text, terminal_width(_WIDEST), initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
     )
 
 

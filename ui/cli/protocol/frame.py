@@ -6,16 +6,27 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ....decoder import DecodeError, EncodeError, Message, TrailingBytes, encode_body, encode_request, encode_response
+from ....decoder import (
+    DecodeError,
+    EncodeError,
+    Message,
+    TrailingBytes,
+    UnknownApi,
+    encode_body,
+    encode_request,
+    encode_response,
+)
 from ....decoder.codec.message import jsonable
 from ....decoder.codec.present import Presenter
-from ....decoder.schema import facts, previews
+from ....decoder.reference.explain import meaning
+from ....decoder.schema import drafts, facts, previews
 from ..common.failure import Failure, value_of
-from ..common.output import json_text, print_json
+from ..common.output import json_text, print_json, warn
 
 
 def api_key(text: str) -> int:
@@ -23,9 +34,43 @@ def api_key(text: str) -> int:
     if text.lstrip("-").isdigit():
         return int(text)
     try:
-        return facts.api_key(text)
+        key = facts.api_key(text)
     except KeyError as error:
         raise Failure(f"--api: {error.args[0]}") from None
+    note_former(text)
+    return key
+
+
+def note_former(text: str) -> None:
+    """Print today's name of an API on standard error if this is a former one."""
+    former = facts.former_name("api", text)
+    if former is not None:
+        warn([f"{former.name} ({former.where}) is {former.today} today"])
+
+
+class Draft(NamedTuple):
+    """A message that was proposed and never shipped in that form; see `drafts`."""
+
+    name: str
+    version: int
+
+
+def draft_of(text: str, version: int | None) -> Draft | None:
+    """The draft of that name, by default in its newest version; None if the name is not that of a draft.
+
+    Raises Failure for a draft that is unknown or lacks the version.
+    """
+    if not drafts.is_draft(text):
+        return None
+    try:
+        name = drafts.named(text)
+    except UnknownApi as error:
+        raise Failure(f"{error.text}; there are {', '.join(drafts.names())}") from None
+    known = drafts.versions(name)
+    wanted = known.every()[-1] if version is None else version
+    if wanted not in known:
+        raise Failure(f"{name} has version {known}, not {wanted}")
+    return Draft(name, wanted)
 
 
 def read_hex(text: str) -> bytes:
@@ -64,6 +109,8 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
     if release is not None:
         with value_of("--release"):
             previews.overlays(release)
+    if api is not None and (draft := draft_of(api, version)) is not None:
+        return drafts.decode(draft.name, kind, draft.version, data)
     if kind == "request" and not body:
         return previews.decode_request(data, release)
     if api is None or version is None:
@@ -93,23 +140,22 @@ def show_frame(text: str, wanted: MessageSpec, form: str, presenter: Presenter) 
             print_json(fields)
         else:
             print(f"{message.api} v{message.api_version} {message.plan.kind}")
-            for line in tree(fields):
+            for line in tree(fields, api=message.api):
                 print(line)
     if fault:
         raise fault
 
 
-def tree(value: Any, depth: int = 1) -> Iterator[str]:
-    """Nested dicts and lists as indented lines; error codes with their names."""
+def tree(value: Any, depth: int = 1, api: str = "") -> Iterator[str]:
+    """Nested dicts and lists as indented lines. Numbers that have a name have it beside them; `api`: in which API's message."""
     pad = "  " * depth
     for name, item in value.items() if isinstance(value, dict) else ((f"[{i}]", v) for i, v in enumerate(value)):
         if isinstance(item, dict) or (isinstance(item, list) and item):
             yield f"{pad}{name}"
-            yield from tree(item, depth + 1)
-        elif isinstance(item, int) and str(name).endswith("error_code") and item:
-            yield f"{pad}{name}: {item} {facts.error_name(item)}"
+            yield from tree(item, depth + 1, api)
         else:
-            yield f"{pad}{name}: {json_text(item)}"
+            known = "" if item == 0 and str(name).endswith("error_code") else meaning(api, str(name), item)
+            yield f"{pad}{name}: {json_text(item)}{f' {known}' if known else ''}"
 
 
 def hexmap(message: Message) -> Iterator[str]:
@@ -132,18 +178,30 @@ def encode(
 ) -> None:
     """Make a message from JSON: bytes in hexadecimal. Fields that are left out take their defaults.
 
+    --api takes former names too, and drafts such as kip-4.DescribeTopic, which have no header.
+
     Byte fields are given in hexadecimal, UUIDs in Kafka's base64 form or with dashes, records also as
     decode --json --show-values shows them.
     """
     if not api:
         raise Failure("which API? Give --api NAME, e.g. --api Metadata")
-    key = api_key(api)
-    try:
-        known = facts.api(key)
-    except KeyError:
-        raise Failure(f"--api: no known release has api key {key}") from None
-    wanted = known.versions.every()[-1] if version is None else version
     kind = "response" if response else "request"
+    if (draft := draft_of(api, version)) is not None:
+        name, wanted = draft
+        make = partial(drafts.encode, name, kind, wanted)
+    else:
+        key = api_key(api)
+        try:
+            known = facts.api(key)
+        except KeyError:
+            raise Failure(f"--api: no known release has api key {key}") from None
+        name, wanted = known.name, known.versions.every()[-1] if version is None else version
+        if body:
+            make = partial(encode_body, kind, key, wanted)
+        elif response:
+            make = partial(encode_response, key, wanted, correlation_id=correlation_id)
+        else:
+            make = partial(encode_request, key, wanted, correlation_id=correlation_id, client_id=client_id)
     try:
         given = json.loads(sys.stdin.read() if fields == "-" else fields)
     except ValueError as error:
@@ -151,14 +209,9 @@ def encode(
     if not isinstance(given, dict):
         raise Failure("the fields must be one JSON object")
     try:
-        if body:
-            data = encode_body(kind, key, wanted, given)
-        elif response:
-            data = encode_response(key, wanted, given, correlation_id=correlation_id)
-        else:
-            data = encode_request(key, wanted, given, correlation_id=correlation_id, client_id=client_id)
+        data = make(given)
     except (EncodeError, DecodeError) as error:
-        raise Failure(f"{known.name} v{wanted} {kind}: {error}") from None
+        raise Failure(f"{name} v{wanted} {kind}: {error}") from None
     if size:
         data = len(data).to_bytes(4, "big") + data
     if binary:

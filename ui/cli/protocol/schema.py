@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from ....decoder.codec.codec import decode_body, encode_body
-from ....decoder.codec.plan import StructPlan, plan
+from ....decoder.codec.plan import Plan, StructPlan, plan
 from ....decoder.reference import release_tables, releases
-from ....decoder.schema import facts, importer
+from ....decoder.reference.fields import describe_field
+from ....decoder.schema import drafts, facts, importer
 from ....decoder.schema.notation import Definition
 from ..common.failure import Failure
+from ..common.output import terminal_width
+from .frame import Draft, draft_of, note_former
 
 app = typer.Typer(
     help="The protocol's schema: APIs, versions, fields.",
@@ -83,14 +87,18 @@ def coverage(
 
 @app.command()
 def show(
-    api: Annotated[str, typer.Argument(help="An API's name or key, e.g. Metadata or 3.")],
+    api: Annotated[str, typer.Argument(help="An API's name or key, e.g. Metadata or 3; or a draft, e.g. kip-4.DescribeTopic.")],
     version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.")] = None,
 ) -> None:
-    """Print one version of an API: every field of request and response as it stands on the wire."""
+    """Print one version of an API: every field of request and response as it stands on the wire, and what it means."""
+    if (draft := draft_of(api, version)) is not None:
+        _show_draft(draft)
+        return
     try:
         found = facts.api(int(api)) if api.lstrip("-").isdigit() else facts.api(facts.api_key(api))
     except KeyError as error:
         raise Failure(f"{_unquoted(error, api)}; the APIs are listed by: barnabas schema coverage") from None
+    note_former(api)
     top = found.versions.every()[-1]
     wanted = top if version is None else version
     if wanted not in found.versions:
@@ -98,7 +106,18 @@ def show(
     for kind in ("request", "response"):
         of = plan(kind, found.key, wanted)
         typer.echo(f"{of.name} v{wanted}  (api key {found.key}, header v{of.header_version})")
-        for line in _lines(of.root, 1):
+        for line in _lines(of):
+            typer.echo(line)
+        if kind == "request":
+            typer.echo()
+
+
+def _show_draft(draft: Draft) -> None:
+    """Every field of a draft's request and response."""
+    for kind in ("request", "response"):
+        of = drafts.layout(draft.name, kind, draft.version)
+        typer.echo(f"{of.name} v{draft.version}  ({draft.name}, a draft: no header)")
+        for line in _lines(of):
             typer.echo(line)
         if kind == "request":
             typer.echo()
@@ -140,21 +159,55 @@ def _unquoted(error: KeyError, api: str) -> str:
     return str(error.args[0]) if isinstance(error.args[0], str) else f"no API has key {api}"
 
 
-def _lines(struct: StructPlan, depth: int) -> Iterator[str]:
+_NARROWEST = 40
+"""Columns below which a description goes onto lines of its own."""
+
+
+def _lines(of: Plan) -> Iterator[str]:
+    """The fields of a message, each with its description beside it, or below it where there is no room."""
+    rows = list(_rows(of.root, 1))
+    if not rows:
+        yield "  (no fields)"
+        return
+    width = terminal_width()
+    name, type_name = max(len(row.name) for row in rows), max(len(row.type) for row in rows)
+    column = name + 2 + type_name + 2
+    for row in rows:
+        text = describe_field(of.api, row.path, of.kind) or ""
+        head = f"{row.name:<{name}}  {row.type}"
+        if not text:
+            yield head
+        elif width - column >= _NARROWEST:
+            first, *rest = textwrap.wrap(text, width - column)
+            yield f"{head:<{column}}{first}"
+            yield from (" " * column + line for line in rest)
+        else:
+            yield head
+            indent = " " * (len(row.name) - len(row.name.lstrip()) + 4)
+            yield from textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent)
+
+
+class _Row(NamedTuple):
+    """A line of `show`: the indented name of a field, its type and what else there is to it, and its path."""
+
+    name: str
+    type: str
+    path: str
+
+
+def _rows(struct: StructPlan, depth: int, prefix: str = "") -> Iterator[_Row]:
     for field in struct.fields:
         type_name = ("[]" if field.array else "") + (field.struct.name if field.struct else field.type)
-        words = [f"{'  ' * depth}{field.name}", type_name + ("?" if field.nullable else "")]
+        words = [type_name + ("?" if field.nullable else "")]
         if field.tag is not None:
             words.append(f"tag {field.tag}")
         if field.default not in (0, "", (), False, b"", bytes(16)) and field.struct is None and not field.array:
             words.append(f"= {'null' if field.default is None else field.default}")
         if field.entity:
             words.append(f"({field.entity})")
-        yield f"{words[0]:<48} {' '.join(words[1:])}"
+        yield _Row(f"{'  ' * depth}{field.name}", " ".join(words), prefix + field.name)
         if field.struct:
-            yield from _lines(field.struct, depth + 1)
-    if not struct.fields:
-        yield f"{'  ' * depth}(no fields)"
+            yield from _rows(field.struct, depth + 1, f"{prefix}{field.name}.")
 
 
 @app.command("import")

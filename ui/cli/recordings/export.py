@@ -259,7 +259,7 @@ def _exchange_text(opened: Capture, number: int, form: As, values: bool, schemas
     found = exchange.to_dict(values=values, schemas=schemas)
     if form is As.JSON:
         return json_text(found, indent=2) + "\n"
-    return "".join(visible(line) + "\n" for line in tree(found, 0))
+    return "".join(visible(line) + "\n" for line in tree(found, 0, exchange.api))
 
 
 def _list() -> None:

@@ -1,5 +1,5 @@
-"""The detail screen: the request and the response of one exchange as field trees, and their bytes; an explanation of its error and
-API; and related exchanges, such as retries.
+"""The detail screen: the request and the response of one exchange as field trees, what the field under the cursor means, and
+their bytes; an explanation of its error and API; and related exchanges, such as retries.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ....captures.reading.selection import select
 from ....decoder import Exchange
 from ....decoder.filter import compile
 from ....decoder.reference import explain
+from ....decoder.reference.fields import INDEX, describe_field
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock
@@ -163,7 +164,7 @@ class DetailScreen(AppScreen[int]):
         self.title_bar, self.reason = Bar(id="headline"), Bar(id="reason")
         self.request = FieldTree("Request", id="request")
         self.response = FieldTree("Response", id="response")
-        self.bytes = HexView(id="bytes")
+        self.bytes, self.described = HexView(id="bytes"), Bar(id="described")
         self.key_bar = KeyBar()
         self.chosen = self.response
         self._wanted = ""
@@ -175,6 +176,7 @@ class DetailScreen(AppScreen[int]):
             yield self.request
             yield self.response
         yield self.bytes
+        yield self.described
         yield self.key_bar
 
     def on_mount(self) -> None:
@@ -220,7 +222,7 @@ class DetailScreen(AppScreen[int]):
         reason = self._reason(row, request, response)
         self.reason.show(reason)
         self.set_class(bool(reason), "explained")
-        self._bytes_of(self.chosen)
+        self._describe(self.chosen)
 
     def _headline(self, row: Row) -> None:
         number = self.view.number(self.position) + 1
@@ -274,6 +276,15 @@ class DetailScreen(AppScreen[int]):
         self.chosen = pane
         self.request.set_class(pane is self.request, "chosen")
         self.response.set_class(pane is self.response, "chosen")
+        self._describe(pane)
+
+    def _describe(self, pane: FieldTree) -> None:
+        """Show what the field under the cursor means, and its bytes."""
+        field = pane.current
+        side = "request" if pane is self.request else "response"
+        text = describe_field(self.exchange.api, field.path, side) if field is not None else None
+        name = INDEX.sub("", field.path).rpartition(".")[2] if field is not None else ""
+        self.described.show([(f" {name}: ", "name"), (text, "muted")] if text else [])
         self._bytes_of(pane)
 
     def _bytes_of(self, pane: FieldTree) -> None:
@@ -309,7 +320,7 @@ class DetailScreen(AppScreen[int]):
         if event.field_tree is not self.chosen and event.field_tree.has_focus:
             self.choose(event.field_tree)
         elif event.field_tree is self.chosen:
-            self._bytes_of(self.chosen)
+            self._describe(self.chosen)
 
     def action_pane(self, step: int) -> None:
         panes: list[FieldTree | HexView] = [self.request, self.response]

@@ -47,7 +47,8 @@ def test_a_kip_and_a_setting(run):
         ),
         ("Fetch", "api", {"key", "name", "purpose", "versions", "request", "response", "errors", "kips", "waits"}),
         ("KIP-848", "kip", {"number", "name", "title", "since", "what", "apis", "errors"}),
-        ("acks", "setting", {"name", "of", "default", "what", "same", "wire", "errors"}),
+        ("enable.idempotence", "setting", {"name", "of", "today", "default", "what", "same", "wire", "errors"}),
+        ("max_wait_ms", "field", {"name", "text", "places", "values"}),
     ],
 )
 def test_json(run, word: str, kind: str, keys: set[str]):
@@ -55,6 +56,23 @@ def test_json(run, word: str, kind: str, keys: set[str]):
     assert done["word"] == word
     (found,) = done["found"]
     assert found["kind"] == kind and keys <= set(found)
+
+
+def test_a_former_name_is_explained_with_todays(run):
+    done = run("explain", "NOT_LEADER_FOR_PARTITION")
+    assert done.stdout.splitlines()[0] == "NOT_LEADER_FOR_PARTITION (Kafka 0.8 to 2.5) is NOT_LEADER_OR_FOLLOWER today."
+    assert "NOT_LEADER_OR_FOLLOWER  (error 6, retriable)" in done.stdout
+    done = run("explain", "quota.producer.default")
+    assert done.stdout.startswith("quota.producer.default  (setting of broker)\n") and "Gone in 3.0" in done.stdout
+    done = run("explain", "request.required.acks")
+    assert done.stdout.startswith("request.required.acks  (former setting of producer)\n") and "Today\n  acks\n" in done.stdout
+
+
+def test_a_field(run):
+    done = run("explain", "isolation_level")
+    for part in ("isolation_level  (field of Fetch and ListOffsets)", "0 READ_UNCOMMITTED, 1 READ_COMMITTED", "Fetch request v4+: isolation_level"):
+        assert part in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
 
 
 def test_unknown_words_get_suggestions(run):

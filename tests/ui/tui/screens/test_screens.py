@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import Capture, Recorder, open_capture
+from barnabas.decoder.reference.fields import describe_field
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.dialogs.help import HelpScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
@@ -247,6 +248,22 @@ async def test_the_field_under_the_cursor_is_marked_in_the_bytes(
     assert "00000 00 00 00 03" in screen_text(pilot) and "orders" in screen_text(pilot)
     await pilot.press("shift+tab")
     assert screen.bytes.frame == screen.request.tree_shown.frame
+
+
+@on_screen()
+async def test_the_field_under_the_cursor_is_described(pilot: Pilot[None], numbers: dict[str, int]) -> None:
+    screen = await opened(pilot, numbers["not_leader"])
+    screen.choose(screen.request)
+    for path, name in (("acks", "acks"), ("topic_data[0].partition_data", "partition_data")):
+        at = screen.request.tree_shown.reveal(path)
+        assert at is not None
+        screen.request.move_to_field(at)
+        await pilot.pause()
+        described = describe_field("Produce", path, "request")
+        assert described and f"{name}: {described}" in screen_text(pilot)
+    screen.request.move_to_field(0)  # the header
+    await pilot.pause()
+    assert screen.described.left == []
 
 
 def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str, int]) -> None:
