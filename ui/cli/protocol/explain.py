@@ -42,7 +42,7 @@ def explain(
     word: Annotated[
         str,
         typer.Argument(
-            help="UNSUPPORTED_VERSION, 35, Fetch, 1, KIP-896, max.poll.interval.ms; exception names too.",
+            help="UNSUPPORTED_VERSION, 35, Fetch, 1, KIP-896, max.poll.interval.ms, max_bytes; exception names too.",
             autocompletion=_complete,
         ),
     ],
