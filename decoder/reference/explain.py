@@ -239,7 +239,7 @@ def _near(word: str) -> tuple[str, ...]:
     """The names most like a word, or whose beginning is (``NOT_LEDER``), and those that contain it."""
     folded = _folded(word)
     ranked = []
-    for name in (*names(), *field_names()):
+    for name in (*names(), *(field_names() if _FIELD.fullmatch(word) else ())):
         full = _folded(name)
         like = max(difflib.SequenceMatcher(None, folded, part).ratio() for part in (full, full[: len(folded) + 1]))
         if len(folded) >= 4 and folded in full:
