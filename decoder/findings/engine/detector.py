@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...connection.connection import Opaque
 from ...connection.exchange import Exchange
@@ -112,8 +112,8 @@ class Detector(Listener):
         severity: Severity | None = None,
         seen: str = "",
         time_ns: int | None = None,
-        facts: Mapping[str, Any] | None = None,
-        **about: Any,
+        facts: Mapping[str, object] | None = None,
+        **about: object,
     ) -> Finding:
         """Count one more of what `key` stands for; only the first one makes the finding from what is given here.
 
@@ -142,7 +142,7 @@ class Detector(Listener):
         found.add_evidence(exchange, time_ns, self.traffic.causes)
         return found
 
-    def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, /, **about: Any) -> Finding:
+    def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, /, **about: object) -> Finding:
         """A finding of this detector, not yet counted."""
         return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
 

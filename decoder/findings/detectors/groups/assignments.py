@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, some
@@ -13,11 +15,12 @@ from ...models.groups import GroupDetector
 _SETTLED_NS = 5 * SECOND
 
 
-class _AssignmentDetector(GroupDetector):
-    """Judges every assignment once, after it has stood for a while: a cooperative rebalance goes on at once."""
+class _SettledAssignments:
+    """Calls `judge` with every assignment to two members or more once, after it has stood for a while: a cooperative rebalance goes on at
+    once. With partitions by member id."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def __init__(self, judge: Callable[[Group, dict[str, int], Call], None]) -> None:
+        self._judge = judge
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
@@ -45,22 +48,20 @@ class _AssignmentDetector(GroupDetector):
             given = group.assignments or {m.member_id: m.assignment for m in group.live if m.assignment is not None}
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
             if len(counts) > 1 and any(counts.values()):
-                self.judge(group, counts, call)
+                self._judge(group, counts, call)
 
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
-        """An assignment to two members or more stands; `counts`: partitions by member id."""
 
-    def report_latest(
-        self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
-    ) -> Finding:
-        """One finding per group, about its latest assignment."""
-        conn, exchange = call.conn, call.exchange
-        finding = self.report(
-            group, exchange, why, remedy, facts=conn.facts_of(exchange), assignor=group.assignor, group=call.group_id
-        )
-        finding.seen = seen
-        finding.about |= {"generation": group.generation, "partitions": counts}
-        return finding
+def _report_latest(
+    detector: GroupDetector, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
+) -> Finding:
+    """One finding per group, about its latest assignment."""
+    conn, exchange = call.conn, call.exchange
+    finding = detector.report(
+        group, exchange, why, remedy, facts=conn.facts_of(exchange), assignor=group.assignor, group=call.group_id
+    )
+    finding.seen = seen
+    finding.about |= {"generation": group.generation, "partitions": counts}
+    return finding
 
 
 def _name(group: Group, member_id: str) -> str:
@@ -69,7 +70,7 @@ def _name(group: Group, member_id: str) -> str:
     return (member.conn.client_id if member and member.conn.client_id else "") or member_id
 
 
-class AssignmentSkew(_AssignmentDetector):
+class AssignmentSkew(GroupDetector):
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -79,14 +80,28 @@ class AssignmentSkew(_AssignmentDetector):
     MORE = 3
     """Partitions more than the member with the fewest: less is rounding."""
 
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._assignments = _SettledAssignments(self._judge)
+
+    def answered(self, call: Call) -> None:
+        self._assignments.answered(call)
+
+    def asked(self, call: Call) -> None:
+        self._assignments.asked(call)
+
+    def finish(self, now_ns: int) -> None:
+        self._assignments.finish(now_ns)
+
+    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         most, least = max(counts.values()), min(counts.values())
         average = sum(counts.values()) / len(counts)
         if most <= self.FACTOR * average or most - least < self.MORE:
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
-        finding = self.report_latest(
+        finding = _report_latest(
+            self,
             group,
             counts,
             call,
@@ -104,17 +119,31 @@ class AssignmentSkew(_AssignmentDetector):
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 
-class IdleMembers(_AssignmentDetector):
+class IdleMembers(GroupDetector):
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
 
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._assignments = _SettledAssignments(self._judge)
+
+    def answered(self, call: Call) -> None:
+        self._assignments.answered(call)
+
+    def asked(self, call: Call) -> None:
+        self._assignments.asked(call)
+
+    def finish(self, now_ns: int) -> None:
+        self._assignments.finish(now_ns)
+
+    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         idle = [m for m, count in counts.items() if not count]
         total = sum(counts.values())
         if not idle or len(counts) <= total:
             return
-        self.report_latest(
+        _report_latest(
+            self,
             group,
             counts,
             call,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
 
 from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
@@ -54,33 +53,28 @@ class _Window:
         return (self.last_ns - self.start_ns) / SECOND
 
 
-class _WindowDetector(ProduceDetector):
-    """Judges what each client produces within windows of `WINDOW_NS`, with the last request of each."""
+class _Windows:
+    """What each client produces, in windows of `length_ns`."""
 
-    apis = frozenset({PRODUCE})
-    WINDOW_NS: ClassVar[int]
-
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
+    def __init__(self, length_ns: int) -> None:
+        self._length_ns = length_ns
         self._open: LruDict[object, _Window] = LruDict(_CLIENTS)
 
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent, now = self.produce.sent(exchange), exchange.request_time_ns
+    def ended_by(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest | None) -> _Window | None:
+        """Add a request; the client's window, if that ends with it."""
+        now = exchange.request_time_ns
         if sent is None or now is None:
-            return
+            return None
         window = self._open.of(conn.identity, partial(_Window, now))
         window.add(sent, now)
-        if now - window.start_ns >= self.WINDOW_NS:
-            self.judge(conn, exchange, sent, self._open.pop(conn.identity))
-
-    def judge(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
-        """A window is over."""
+        return self._open.pop(conn.identity) if now - window.start_ns >= self._length_ns else None
 
 
-class TinyBatches(_WindowDetector):
+class TinyBatches(ProduceDetector):
     id = "tiny-batches"
     severity = Severity.LOW
     title = "a producer sends many batches of one or two small records (linger.ms, batch.size)"
+    apis = frozenset({PRODUCE})
     WINDOW_NS = 5 * SECOND
     RATE = 200
     """Batches per second. Below, waiting a few milliseconds would bring hardly any record together."""
@@ -92,7 +86,15 @@ class TinyBatches(_WindowDetector):
     SCATTERED = 3.0
     """Batches per request from which it is the partitioner that spreads records."""
 
-    def judge(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._windows = _Windows(self.WINDOW_NS)
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent = self.produce.sent(exchange)
+        window = self._windows.ended_by(conn, exchange, sent)
+        if sent is None or window is None:
+            return
         count = window.batches
         if not count or window.records / count > self.RECORDS or window.bytes / count > self.BYTES:
             return
@@ -137,10 +139,11 @@ class TinyBatches(_WindowDetector):
         return self.report(conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered)
 
 
-class Uncompressed(_WindowDetector):
+class Uncompressed(ProduceDetector):
     id = "uncompressed-batches"
     severity = Severity.LOW
     title = "a producer sends much compressible data without compression (compression.type)"
+    apis = frozenset({PRODUCE})
     why = (
         "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
         "comes (compression.type=producer)."
@@ -161,7 +164,15 @@ class Uncompressed(_WindowDetector):
     RATIO = 1.5
     """A lower ratio is not worth the CPU: such data is already compressed or encrypted."""
 
-    def judge(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._windows = _Windows(self.WINDOW_NS)
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent = self.produce.sent(exchange)
+        window = self._windows.ended_by(conn, exchange, sent)
+        if sent is None or window is None:
+            return
         rate = window.plain / window.seconds
         if rate < self.RATE or window.bytes / window.batches < self.BYTES or window.plain < self.PLAIN * window.bytes:
             return

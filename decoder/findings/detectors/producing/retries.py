@@ -52,11 +52,13 @@ _SHOWN = 100
 
 
 class _Refusals(NamedTuple):
-    """Error codes that are followed. explain: why and remedy of a code; rate: the severity, given `Finding.about`."""
+    """Error codes that are followed. explain: why and remedy of a code. Given `Finding.about`, rate: the severity; details: the end of
+    `Finding.seen`."""
 
     codes: frozenset[int]
     explain: Callable[[int], tuple[str, str]]
     rate: Callable[[dict[str, Any]], Severity]
+    details: Callable[[dict[str, Any]], str] = lambda about: ""
 
 
 class _RefusedPartitions(ProduceDetector):
@@ -69,10 +71,6 @@ class _RefusedPartitions(ProduceDetector):
         super().__init__(traffic)
         self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(_PARTITIONS)
         self._burst: LruDict[object, int] = LruDict(_PARTITIONS)  # by finding: when its last burst began
-
-    def details(self, about: dict[str, Any]) -> str:
-        """The end of `Finding.seen`."""
-        return ""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         now = exchange.response_time_ns or conn.traffic.now_ns
@@ -158,7 +156,7 @@ class _RefusedPartitions(ProduceDetector):
             f"{times(finding.count)}, for {some(about['partitions'])}"
             + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
             + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
-            + self.details(about)
+            + self.REFUSALS.details(about)
         )
 
 
@@ -199,20 +197,21 @@ def _rate_leader(about: dict[str, Any]) -> Severity:
     return Severity.INFO
 
 
+def _leader_details(about: dict[str, Any]) -> str:
+    if about["blind"] >= _BLIND:
+        return f"; {about['blind']} of them in a row without a look at Metadata"
+    if about["metadata_asked"]:
+        return f"; Metadata was asked for {times(about['metadata_asked'])} meanwhile"
+    if about["leader_told"]:
+        return "; the broker named the new leader"
+    return "; Metadata was not asked for meanwhile"
+
+
 class LeaderRetries(_RefusedPartitions):
     id = "produce-leader-retries"
     severity = Severity.INFO
     title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
-    REFUSALS = _Refusals(LEADER_ERRORS, _explain_leader, _rate_leader)
-
-    def details(self, about: dict[str, Any]) -> str:
-        if about["blind"] >= _BLIND:
-            return f"; {about['blind']} of them in a row without a look at Metadata"
-        if about["metadata_asked"]:
-            return f"; Metadata was asked for {times(about['metadata_asked'])} meanwhile"
-        if about["leader_told"]:
-            return "; the broker named the new leader"
-        return "; Metadata was not asked for meanwhile"
+    REFUSALS = _Refusals(LEADER_ERRORS, _explain_leader, _rate_leader, _leader_details)
 
 
 def _explain_replicas(code: int) -> tuple[str, str]:
