@@ -15,10 +15,10 @@ from __future__ import annotations
 from .errors import MissingLibrary, SchemaError
 from .plain import DecodedValue
 from .schema import FirstOf, Schema, SchemaFiles, SchemaSource, Target, json_schema, read_schema
-from .view import View, view
+from .view import View, ViewKind, view
 from .wire import Framed, unframe
 
 __all__ = [
     "DecodedValue", "FirstOf", "Framed", "MissingLibrary", "Schema", "SchemaError", "SchemaFiles", "SchemaSource", "Target",
-    "View", "json_schema", "read_schema", "unframe", "view",
+    "View", "ViewKind", "json_schema", "read_schema", "unframe", "view",
 ]  # fmt: skip

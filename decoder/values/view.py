@@ -6,6 +6,7 @@ Tried in this order: absent or empty; a schema id at the beginning; a schema for
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import NamedTuple
 
 from ...diagnostics import contained
@@ -18,16 +19,31 @@ LIMIT = 1 << 20
 """Bytes of a key or value that are read by default (Kafka's default for a whole batch)."""
 
 
+class ViewKind(StrEnum):
+    """What the bytes of a key or value are."""
+
+    NULL = "null"
+    EMPTY = "empty"
+    TEXT = "text"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    CONFLUENT = "confluent"
+    """a schema id in front, its schema unknown"""
+    CONFLUENT_JSON = "confluent-json"
+    CONFLUENT_AVRO = "confluent-avro"
+    CONFLUENT_PROTOBUF = "confluent-protobuf"
+    HEX = "hex"
+
+
 class View(NamedTuple):
     """How to show a key or value.
 
-    ``kind``: ``null``, ``empty``, ``text``, ``json``, ``avro``, ``protobuf``, ``confluent-avro``,
-    ``confluent-protobuf``, ``confluent-json``, ``confluent`` (a schema id in front, its schema unknown) or ``hex``.
     ``text``: for people; control characters are kept, so that a screen must make them safe. ``value``: the decoded value in
     JSON's types, or None. ``schema_id``: the id at the beginning, or None. ``note``: what people should know, or ``""``.
     """
 
-    kind: str
+    kind: ViewKind
     text: str
     value: Json = None
     schema_id: int | None = None
@@ -48,9 +64,9 @@ def view(
     values become the note.
     """
     if data is None:
-        return View("null", "")
+        return View(ViewKind.NULL, "")
     if not data:
-        return View("empty", "")
+        return View(ViewKind.EMPTY, "")
     framed = unframe(data)
     if len(data) > limit:
         return _truncated(data, limit, framed)
@@ -72,15 +88,15 @@ def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View 
     try:
         schema = None if registry is None else registry.schema(framed.schema_id)
     except SchemaError as error:
-        return View("confluent", data.hex(), None, framed.schema_id, str(error))
+        return View(ViewKind.CONFLUENT, data.hex(), None, framed.schema_id, str(error))
     if schema is None:
         return None
     try:
         value, note = _decode(schema, framed.payload, True)
     except SchemaMismatch as error:
         note = f"does not fit schema {framed.schema_id} ({schema.name}): {error}"
-        return View("hex", data.hex(), None, framed.schema_id, note)
-    return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
+        return View(ViewKind.HEX, data.hex(), None, framed.schema_id, note)
+    return View(ViewKind(f"confluent-{schema.kind}"), _json(value), value, framed.schema_id, note)
 
 
 def _decode(schema: Schema, data: bytes, framed: bool) -> DecodedValue:
@@ -99,15 +115,15 @@ def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
     if framed is not None:
         try:
             value, note = _decode(schema, framed.payload, True)
-            return View(f"confluent-{schema.kind}", _json(value), value, framed.schema_id, note)
+            return View(ViewKind(f"confluent-{schema.kind}"), _json(value), value, framed.schema_id, note)
         except SchemaMismatch as error:
             fault = str(error)
     try:
         value, note = _decode(schema, data, False)
-        return View(schema.kind, _json(value), value, None, note)
+        return View(ViewKind(schema.kind), _json(value), value, None, note)
     except SchemaMismatch as error:
         note = f"does not fit {schema.name}: {fault or error}"
-        return View("hex", data.hex(), None, framed.schema_id if framed else None, note)
+        return View(ViewKind.HEX, data.hex(), None, framed.schema_id if framed else None, note)
 
 
 def _without_schema(data: bytes, framed: Framed, registry: SchemaSource | None) -> View:
@@ -116,26 +132,26 @@ def _without_schema(data: bytes, framed: Framed, registry: SchemaSource | None) 
     if framed.payload[:1] in (b"{", b"["):
         try:
             value = read_json(framed.payload)
-            return View("confluent-json", framed.payload.decode(), value, schema_id)
+            return View(ViewKind.CONFLUENT_JSON, framed.payload.decode(), value, schema_id)
         except SchemaMismatch:
             pass
     missing = "no schema was given" if registry is None else "which is not known"
-    return View("confluent", data.hex(), None, schema_id, f"schema {schema_id}, {missing}")
+    return View(ViewKind.CONFLUENT, data.hex(), None, schema_id, f"schema {schema_id}, {missing}")
 
 
 def _by_content(data: bytes) -> View:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return View("hex", data.hex())
+        return View(ViewKind.HEX, data.hex())
     if "\0" in text:
-        return View("hex", data.hex())  # text has no zero bytes: a number or struct whose bytes happen to be UTF-8
+        return View(ViewKind.HEX, data.hex())  # text has no zero bytes: a number or struct whose bytes happen to be UTF-8
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return View("json", text, read_json(data))
+            return View(ViewKind.JSON, text, read_json(data))
         except SchemaMismatch as error:
-            return View("text", text, None, None, str(error) if "nested" in str(error) else "")
-    return View("text", text)
+            return View(ViewKind.TEXT, text, None, None, str(error) if "nested" in str(error) else "")
+    return View(ViewKind.TEXT, text)
 
 
 def _truncated(data: bytes, limit: int, framed: Framed | None) -> View:
@@ -148,8 +164,8 @@ def _truncated(data: bytes, limit: int, framed: Framed | None) -> View:
         text = head[: error.start].decode() if cut else "\0"
     schema_id = framed.schema_id if framed else None
     if "\0" in text:
-        return View("hex" if framed is None else "confluent", head.hex(), None, schema_id, note)
-    return View("text", text, None, None, note)
+        return View(ViewKind.HEX if framed is None else ViewKind.CONFLUENT, head.hex(), None, schema_id, note)
+    return View(ViewKind.TEXT, text, None, None, note)
 
 
 def _json(value: Json) -> str:

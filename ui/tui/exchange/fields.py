@@ -36,7 +36,7 @@ from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
 from ....decoder.schema.notation import FieldLine as DefinedField
-from ....decoder.values import SchemaSource, view
+from ....decoder.values import SchemaSource, ViewKind, view
 from ...safe import visible
 from ...times import moment
 from ..widgets.field_tree import Tree, TreeField, headline
@@ -122,9 +122,9 @@ def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMA
     more = f" … <{len(data)} bytes>" if len(data) > _MOST_BYTES or len(found.text) > _MOST_TEXT else ""
     note = f", {visible(found.note[:_MOST_TEXT])}" if found.note and schemas.source is not None else ""
     text = found.text[:_MOST_TEXT]
-    if found.kind == "empty":
+    if found.kind is ViewKind.EMPTY:
         return '""'
-    if found.kind == "text":
+    if found.kind is ViewKind.TEXT:
         return f'"{visible(text)}"{more}'
     schema = f", schema id {found.schema_id}" if found.schema_id is not None else ""
     shown = text if found.kind.endswith("json") or found.value is not None else f"0x{text}"
