@@ -21,7 +21,7 @@ from .partial_requests import partitions_of, with_partitions
 from .rewrite import Scope, changed, with_values
 from .roles import Role
 from .script import RecordedCall, has_producer
-from .version_conversion import API_VERSIONS, Lossy, at_version, candidates
+from .version_conversion import API_VERSIONS, NotExpressible, at_version, candidates
 
 FETCH = facts.api_key("Fetch")
 FORGOTTEN = facts.error_code_set("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")
@@ -220,7 +220,7 @@ class Preparer:
         for candidate in candidates(message.api_key, version, offered):
             try:
                 return at_version(message, candidate, self.mapping.topics.get, self.topic_there)
-            except Lossy as error:
+            except NotExpressible as error:
                 reasons.append(f"version {candidate}: {error}")
         raise CannotSend(f"{reason}" + (f"; {reasons[0]}" if reasons else ""))
 

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import FieldPlan, StructPlan
-from ...decoder.codec.splice import BodySplicer
+from ...decoder.codec.plan import FieldPlan, PlanValue, StructPlan, Values
+from ...decoder.codec.splice import BodySplicer, changed_fields, changed_items
 from .roles import Branch, Role, RoleTree, tree
 
 Scope = Mapping[Role, Any]
@@ -49,41 +49,23 @@ def changed(message: Message, change: Change) -> Message:
     return with_values(message, values)
 
 
-def with_values(message: Message, values: tuple[Any, ...]) -> Message:
+def with_values(message: Message, values: Values) -> Message:
     """The message with these values; fields that are the same objects keep their bytes."""
     frame = BodySplicer(message.frame, message.body_start).root(message.plan.root, message.values, values)
     return Message(message.plan, values, frame, message.body_start, message.header, message.trailing)
 
 
-def rewrite(of: RoleTree, values: tuple[Any, ...], change: Change, scope: Scope) -> tuple[Any, ...]:
+def rewrite(of: RoleTree, values: Values, change: Change, scope: Scope) -> Values:
     """The values of a struct after `change`."""
     scope = _widened(of, values, scope)
-    new: list[Any] | None = None
-    for branch in of.branches:
-        old = values[branch.at]
-        if old is None:
-            continue
-        value = _rewritten(branch, old, change, scope)
-        if value is not old:
-            if new is None:
-                new = list(values)
-            new[branch.at] = value
-    return values if new is None else tuple(new)
 
+    def rewritten(branch: Branch, old: Any) -> Any:
+        field, inside, role = branch.field, branch.inside, branch.role
+        if inside is not None:
+            return changed_items(field, old, lambda item: rewrite(inside, item, change, scope))
+        return old if role is None else changed_items(field, old, lambda item: change(role, item, scope, field.name))
 
-def _rewritten(branch: Branch, old: Any, change: Change, scope: Scope) -> Any:
-    field, inside, role = branch.field, branch.inside, branch.role
-    if inside is not None:
-        if not field.array:
-            return rewrite(inside, old, change, scope)
-        items = [rewrite(inside, item, change, scope) for item in old]
-    elif role is None:
-        return old
-    elif not field.array:
-        return change(role, old, scope, field.name)
-    else:
-        items = [change(role, item, scope, field.name) for item in old]
-    return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
+    return changed_fields(values, of.branches, rewritten)
 
 
 class RoleValue(NamedTuple):
@@ -95,7 +77,7 @@ class RoleValue(NamedTuple):
     name: str
 
 
-def visit(of: RoleTree, values: tuple[Any, ...], scope: Scope | None = None) -> Iterator[RoleValue]:
+def visit(of: RoleTree, values: Values, scope: Scope | None = None) -> Iterator[RoleValue]:
     """Every value with a role that is not null."""
     scope = _widened(of, values, scope or {})
     for branch in of.branches:
@@ -110,7 +92,7 @@ def visit(of: RoleTree, values: tuple[Any, ...], scope: Scope | None = None) -> 
                 yield RoleValue(branch.role, item, scope, branch.field.name)
 
 
-def _widened(of: RoleTree, values: tuple[Any, ...], scope: Scope) -> Scope:
+def _widened(of: RoleTree, values: Values, scope: Scope) -> Scope:
     naming = _naming_fields(of)
     if not naming:
         return scope
@@ -150,8 +132,8 @@ class ValuePair:
         field: FieldPlan,
         role: Role | None,
         volatile: bool,
-        recorded: Any,
-        got: Any,
+        recorded: PlanValue,
+        got: PlanValue,
         scope: Scope,
         missing: str = "",
     ) -> None:
@@ -175,9 +157,9 @@ def pairs(recorded: Message, got: Message, translate: Translate, scope: Scope | 
 def _struct_pairs(
     plan: StructPlan,
     roles: RoleTree | None,
-    values: tuple[Any, ...],
+    values: Values,
     other: StructPlan,
-    others: tuple[Any, ...],
+    others: Values,
     prefix: str,
     scope: Scope,
     translate: Translate,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from ...decoder import decode_request
 from ...decoder.codec.codec import encode_request
-from ...decoder.codec.encode import value_from
+from ...decoder.codec.encode import UNKNOWN_TAGS, value_from
 from ...decoder.codec.message import Message, shown_value
-from ...decoder.codec.plan import ZERO_UUID, StructPlan, plan, snake_case
+from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan, plan, snake_case
 from ...decoder.errors import EncodeError
 from ...decoder.records import Message as OldMessage
 from ...decoder.records import RecordsError, batches, encode_batch
@@ -39,8 +40,8 @@ def folds(api: str) -> bool:
     return (api, "response") in _FOLDS
 
 
-class Lossy(Exception):
-    """A version cannot express all of it; the message names what."""
+class NotExpressible(Exception):
+    """The other version has no place for something; the message names it."""
 
 
 TopicIds = Callable[[str], bytes | None]
@@ -59,7 +60,7 @@ def candidates(api_key: int, version: int, offered: tuple[int, int]) -> list[int
 
 def at_version(message: Message, version: int, topic_id: TopicIds, topic_name: TopicNames) -> Message:
     """A request at another version. `topic_id`, `topic_name`: the target's, for layouts that name topics otherwise.
-    Raises Lossy."""
+    Raises NotExpressible."""
     fields = _carried(message, version, topic_id, topic_name, lossy=False)
     try:
         frame = encode_request(
@@ -71,7 +72,7 @@ def at_version(message: Message, version: int, topic_id: TopicIds, topic_name: T
         )
         return decode_request(frame)
     except EncodeError as error:
-        raise Lossy(str(error)) from None
+        raise NotExpressible(str(error)) from None
 
 
 def answer_at(message: Message, version: int, topic_id: TopicIds, topic_name: TopicNames) -> Message:
@@ -82,6 +83,24 @@ def answer_at(message: Message, version: int, topic_id: TopicIds, topic_name: To
         value_from(f, fields[f.name], f.name) if fields.get(f.name) is not None else f.default for f in of.root.fields
     )
     return Message(of, (*values, ()) if of.root.flexible else values, b"")
+
+
+def convert_response(api_key: int, given: int, wanted: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a response at version `given` as they are at `wanted`. Raises NotExpressible."""
+    source, target = plan("response", api_key, given).root, plan("response", api_key, wanted).root
+    return _Converter(api_key, "response").struct(source, fields, target, None, "")
+
+
+def convert_item(api_key: int, field: str, given: int, wanted: int, item: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of one item of the array `field`."""
+    inside = []
+    for version in (given, wanted):
+        root = plan("response", api_key, version).root
+        inside.append(next((f.struct for f in root.fields if f.name == field), None))
+    source, target = inside
+    if source is None or target is None:
+        raise NotExpressible(f"{field} is not in version {given if source is None else wanted}")
+    return _Converter(api_key, "response").struct(source, item, target, None, f"{field}.")
 
 
 def _carried(message: Message, version: int, topic_id: TopicIds, topic_name: TopicNames, lossy: bool) -> dict[str, Any]:
@@ -95,8 +114,7 @@ def _carried(message: Message, version: int, topic_id: TopicIds, topic_name: Top
         fields = _folded(fields, folds, old, names)
     if kind == "request":
         _meanings(message, version, fields)
-    carrier = _Carrier(key, kind, topic_id, topic_name, lossy)
-    return carrier.struct(source, fields, of, tree(kind, key, version), "")
+    return _Converter(key, kind, topic_id, topic_name, lossy).struct(source, fields, of, tree(kind, key, version), "")
 
 
 def _folded(
@@ -117,7 +135,7 @@ def _folded(
         for target in whole:
             rows_there = fields.pop(target) or []
             if len(rows_there) > 1:
-                raise Lossy(f"{len(rows_there)} {target} in one request")
+                raise NotExpressible(f"{len(rows_there)} {target} in one request")
             for name, (where, inside) in folds.items():
                 if where == target and rows_there:
                     fields[name] = rows_there[0] if inside is None else rows_there[0].get(inside)
@@ -134,12 +152,12 @@ def _meanings(message: Message, version: int, fields: dict[str, Any]) -> None:
         elif version == 0 and fields["topics"] is None:
             fields["topics"] = []
         elif version == 0 and not fields["topics"]:
-            raise Lossy("version 0 cannot ask for no topic")
+            raise NotExpressible("version 0 cannot ask for no topic")
     if message.api == "JoinGroup" and old == 0 < version:
         fields["rebalance_timeout_ms"] = fields["session_timeout_ms"]
     if message.api == "Produce" and (old < _FIRST_BATCHES) != (version < _FIRST_BATCHES):
         if version < _FIRST_BATCHES:
-            raise Lossy("its record batches cannot be message sets again")
+            raise NotExpressible("its record batches cannot be message sets again")
         for topic in fields["topic_data"]:
             for partition in topic["partition_data"]:
                 partition["records"] = as_batches(partition["records"])
@@ -153,11 +171,11 @@ def as_batches(data: bytes | None) -> bytes | None:
     try:
         for entry in batches(data):
             if not isinstance(entry, OldMessage):
-                raise Lossy("its messages are mixed, or cut off")
+                raise NotExpressible("its messages are mixed, or cut off")
             records = [record._replace(offset=number) for number, record in enumerate(entry.records())]
             out += encode_batch(records, codec=entry.codec)
     except RecordsError as error:
-        raise Lossy(f"its messages cannot be read: {error}") from None
+        raise NotExpressible(f"its messages cannot be read: {error}") from None
     # Produce takes one batch for a partition.
     return bytes(out) if sum(1 for _ in batches(bytes(out))) <= 1 else _joined(data)
 
@@ -170,22 +188,23 @@ def _joined(data: bytes) -> bytes:
     )
 
 
-class _Carrier:
-    """Carries the fields of one message over."""
+class _Converter:
+    """Converts the fields of one message. What the other version lacks is left out if it is empty, or *ignorable* by the schema; with
+    `lossy`, whatever it is. What only the other version has takes its default."""
 
     def __init__(
         self,
         key: int,
         kind: str,
-        topic_id: TopicIds,
-        topic_name: TopicNames,
-        lossy: bool,
+        topic_id: TopicIds = lambda name: None,
+        topic_name: TopicNames = lambda topic_id: None,
+        lossy: bool = False,
     ) -> None:
-        self._topic_id, self._topic_name, self._lossy = topic_id, topic_name, lossy
+        self._kind, self._topic_id, self._topic_name, self._lossy = kind, topic_id, topic_name, lossy
         self._ignorable = _ignorable(key, kind)
 
     def struct(
-        self, source: StructPlan, fields: dict[str, Any], of: StructPlan, roles: RoleTree | None, path: str
+        self, source: StructPlan, fields: Mapping[str, Any], of: StructPlan, roles: RoleTree | None, path: str
     ) -> dict[str, Any]:
         out: dict[str, Any] = {}
         there = {f.name: f for f in of.fields}
@@ -194,7 +213,10 @@ class _Carrier:
         for name, value in fields.items():
             field, was = there.get(name), had.get(name)
             if field is None:
-                self._left(name, value, None if was is None else shown_value(was, was.default), named, out, path)
+                if name == UNKNOWN_TAGS and of.flexible:
+                    out[name] = value
+                else:
+                    self._left(name, value, was, named, out, path)
             elif field.struct is not None and value is not None and (was is None or was.struct is not None):
                 inner = was.struct if was is not None and was.struct is not None else field.struct
                 inside = next((b.inside for b in roles.branches if b.field is field), None) if roles else None
@@ -206,15 +228,15 @@ class _Carrier:
                 else:
                     out[name] = self.struct(inner, value, field.struct, inside, f"{path}{name}.")
             elif value is None and not field.nullable and field.type != "records":
-                if not self._lossy:
-                    raise Lossy(f"{path}{name} cannot be null")
+                if not self._lossy and not (field.array and self._kind == "response"):
+                    raise NotExpressible(f"{path}{name} cannot be null")
                 out[name] = shown_value(field, field.default)
             else:
                 out[name] = value
         return out
 
     def _left(
-        self, name: str, value: Any, default: Any, named: Mapping[Role | None, str], out: dict[str, Any], path: str
+        self, name: str, value: Any, was: FieldPlan | None, named: Mapping[Role | None, str], out: dict[str, Any], path: str
     ) -> None:
         """A field that the other version lacks: topics may be named otherwise there."""
         if name == "topic_id" and Role.TOPIC in named and getattr(value, "bytes", ZERO_UUID) != ZERO_UUID:
@@ -227,9 +249,20 @@ class _Carrier:
             if topic_id is not None:
                 out.setdefault(named[Role.TOPIC_ID], topic_id)
                 return
-        if self._lossy or name in self._ignorable or value == default or value == -1 or not (value or default):
-            return
-        raise Lossy(f"there is no {path}{name} (it was {value!r})"[:200])
+        # Brokers send authorized operations only to requests that ask for them, as a version without the field cannot (KIP-430).
+        unasked = self._kind == "response" and (name == UNKNOWN_TAGS or name.endswith("authorized_operations"))
+        if not (self._lossy or unasked or name in self._ignorable or _empty(was, value)):
+            raise NotExpressible(f"there is no {path}{name} (it was {value!r})"[:200])
+
+
+def _empty(field: FieldPlan | None, value: Any) -> bool:
+    """Whether a value is the same as leaving the field out."""
+    if isinstance(value, UUID):
+        return value.int == 0
+    if field is not None and field.struct is not None and not field.array:
+        return value is None or all(_empty(inner, value.get(inner.name)) for inner in field.struct.fields)
+    default = None if field is None else field.default
+    return bool(value == default or value == -1 or not (value or default))
 
 
 @cache

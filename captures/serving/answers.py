@@ -1,24 +1,16 @@
-"""Requests of live clients and their answers: the types between the server's sockets and the serving logic, and converting an
-answer's fields to another version.
-
-A field that the other version lacks is left out if it holds its default, or is *ignorable* by the schema; a field that only the
-other version has takes its default.
-"""
+"""Requests of live clients and their answers: the types between the server's sockets and the serving logic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
-from uuid import UUID
+from typing import Any, Generic, TypeVar
 
 from ...decoder import Message
-from ...decoder.codec.encode import UNKNOWN_TAGS
-from ...decoder.codec.plan import FieldPlan, StructPlan, plan, snake_case
-from ...decoder.schema import facts
-from ...decoder.schema.notation import FieldLine
+from ...decoder.codec.plan import StructPlan, plan
 from .recorded_exchanges import RecordedExchange
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -109,19 +101,19 @@ class NotRecorded(Exception):
         self.what, self.nearest, self.rest, self.whole, self.bearable = what, nearest, rest, whole, bearable
 
 
-class Outcomes:
+class Outcomes(Generic[Key]):
     """Recorded answers in order, by key, so that errors come in the same places."""
 
     def __init__(self, natural: frozenset[int] = frozenset()) -> None:
         self._natural = natural
-        self._by_key: dict[Any, list[tuple[int, RecordedExchange]]] = {}
-        self._next: dict[Any, int] = {}
+        self._by_key: dict[Key, list[tuple[int, RecordedExchange]]] = {}
+        self._next: dict[Key, int] = {}
 
-    def add(self, key: Any, code: int, exchange: RecordedExchange) -> None:
+    def add(self, key: Key, code: int, exchange: RecordedExchange) -> None:
         """The next recorded outcome of `key`."""
         self._by_key.setdefault(key, []).append((code, exchange))
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[Key]:
         return list(self._by_key)
 
     def errors_to_come(self) -> list[RecordedExchange]:
@@ -133,7 +125,7 @@ class Outcomes:
             if code and code not in self._natural
         ]
 
-    def next_error(self, key: Any) -> tuple[int, RecordedExchange] | None:
+    def next_error(self, key: Key) -> tuple[int, RecordedExchange] | None:
         """The error that came at this place in the recording; None for success, for errors that follow from the state
         (those come by themselves), and when there were no more."""
         known = self._by_key.get(key)
@@ -143,28 +135,6 @@ class Outcomes:
         self._next[key] = at + 1
         code, exchange = known[at]
         return None if code == 0 or code in self._natural else (code, exchange)
-
-
-class NotExpressible(Exception):
-    """The other version has no place for something; the text names the field."""
-
-
-def convert(kind: str, api_key: int, given: int, wanted: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` of a request or response at version `given`, as they are at `wanted`. Raises `NotExpressible`."""
-    source, target = plan(kind, api_key, given).root, plan(kind, api_key, wanted).root
-    return _struct(source, target, fields, "", _ignorable(kind, api_key))
-
-
-def convert_item(api_key: int, field: str, given: int, wanted: int, item: Mapping[str, Any]) -> dict[str, Any]:
-    """One item of the array `field` of a response, restated."""
-    inside = []
-    for version in (given, wanted):
-        root = plan("response", api_key, version).root
-        inside.append(next((f.struct for f in root.fields if f.name == field), None))
-    source, target = inside
-    if source is None or target is None:
-        raise NotExpressible(f"{field} is not in version {given if source is None else wanted}")
-    return _struct(source, target, item, f"{field}.", _ignorable("response", api_key))
 
 
 def _fitting(of: StructPlan, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,65 +149,3 @@ def _fitting(of: StructPlan, fields: Mapping[str, Any]) -> dict[str, Any]:
                 value = () if field.array else field.default
             out[field.name] = value
     return out
-
-
-def _struct(
-    source: StructPlan, target: StructPlan, fields: Mapping[str, Any], prefix: str, ignorable: frozenset[str]
-) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    known = {field.name: field for field in target.fields}
-    for field in source.fields:
-        if field.name not in fields:
-            continue
-        value = fields[field.name]
-        there = known.get(field.name)
-        if there is None:
-            if not _empty(field, value) and prefix + field.name not in ignorable and not _only_if_asked(field):
-                raise NotExpressible(f"{prefix}{field.name} = {value!r} has no place in that version")
-        elif value is None and not there.nullable and there.type != "records":
-            if not there.array:
-                raise NotExpressible(f"{prefix}{field.name} is null, which that version cannot say")
-            out[field.name] = []
-        elif field.struct is not None and there.struct is not None and value is not None:
-            inner = f"{prefix}{field.name}."
-            if field.array:
-                out[field.name] = [_struct(field.struct, there.struct, item, inner, ignorable) for item in value]
-            else:
-                out[field.name] = _struct(field.struct, there.struct, value, inner, ignorable)
-        else:
-            out[field.name] = value
-    if target.flexible and fields.get(UNKNOWN_TAGS):
-        out[UNKNOWN_TAGS] = fields[UNKNOWN_TAGS]
-    return out
-
-
-def _only_if_asked(field: FieldPlan) -> bool:
-    """Whether brokers send this only to requests that ask for it, as a version without the field cannot (KIP-430)."""
-    return field.name.endswith("authorized_operations")
-
-
-def _empty(field: FieldPlan, value: Any) -> bool:
-    """Whether a value is the same as leaving the field out."""
-    if isinstance(value, UUID):
-        return value.int == 0
-    if field.array:
-        return not value
-    if field.struct is not None:
-        return value is None or all(_empty(inner, value.get(inner.name)) for inner in field.struct.fields)
-    return value is None or value == field.default
-
-
-@cache
-def _ignorable(kind: str, api_key: int) -> frozenset[str]:
-    api = facts.api(api_key)
-    definition = api.request if kind == "request" else api.response
-    structs = dict(definition.structs)
-
-    def walk(fields: tuple[FieldLine, ...], prefix: str) -> Iterator[str]:
-        for field in fields:
-            path = prefix + snake_case(field.name)
-            if field.ignorable:
-                yield path
-            yield from walk(field.fields or structs.get(field.type, ()), path + ".")
-
-    return frozenset(walk(definition.fields, ""))

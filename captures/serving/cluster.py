@@ -11,7 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from ...decoder.schema import facts
-from .answers import LiveRequest, LiveSession, NotExpressible, NotRecorded, Reply, convert_item
+from ..replay.version_conversion import NotExpressible, convert_item
+from .answers import LiveRequest, LiveSession, NotRecorded, Reply
 from .recorded_answers import ServingProgress, describe
 from .recorded_exchanges import TELEMETRY, RecordedExchange, RecordedExchanges, addresses
 

@@ -116,7 +116,7 @@ class ClassicGroups:
         self._ids: dict[str, list[str]] = defaultdict(list)
         self._first: dict[str, int] = {}
         self._made_up = 0
-        self.errors = Outcomes(NATURAL)
+        self.errors: Outcomes[tuple[str, str]] = Outcomes(NATURAL)
         for exchange in recorded.of("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"):
             group = exchange.request["group_id"]
             self.errors.add((exchange.api, group), exchange.response["error_code"], exchange)
@@ -333,7 +333,7 @@ class ConsumerGroups:
         self._groups: dict[str, ConsumerGroup] = {}
         self.known: set[str] = set()
         self._interval = 5000
-        self._errors = Outcomes(NATURAL)
+        self._errors: Outcomes[str] = Outcomes(NATURAL)
         self._made_up = 0
         for exchange in recorded.of("ConsumerGroupHeartbeat"):
             self.known.add(exchange.request["group_id"])

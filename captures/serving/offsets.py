@@ -28,8 +28,8 @@ class Offsets:
         self._recorded, self._judge = recorded, judge
         self.groups: set[str] = set()
         self._committed: dict[str, dict[tuple[str, int], Committed]] = defaultdict(dict)
-        self.errors = Outcomes(NATURAL)
-        self.fetch_errors = Outcomes(NATURAL)
+        self.errors: Outcomes[tuple[object, ...]] = Outcomes(NATURAL)
+        self.fetch_errors: Outcomes[str] = Outcomes(NATURAL)
         self._read()
 
     def _read(self) -> None:

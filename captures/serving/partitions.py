@@ -105,7 +105,7 @@ class Partitions:
         self._recorded, self._logs, self._progress, self._produced_records = recorded, logs, progress, produced
         self._sessions = FetchSessions()
         self._listed: dict[Any, dict[int, tuple[RecordedExchange, dict[str, Any]]]] = defaultdict(dict)
-        self.list_errors = Outcomes()
+        self.list_errors: Outcomes[tuple[object, ...]] = Outcomes()
         self._read_list_offsets()
 
     def _read_list_offsets(self) -> None:

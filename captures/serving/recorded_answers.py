@@ -9,12 +9,13 @@ an answer from before a change it has made.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from ...decoder import Message
 from ...decoder.schema import facts
-from .answers import LiveRequest, NotExpressible, NotRecorded, Reply, convert, convert_item
+from ..replay.version_conversion import NotExpressible, convert_item, convert_response
+from .answers import LiveRequest, NotRecorded, Reply
 from .recorded_exchanges import RecordedExchange, RecordedExchanges, entries, identity, items_of, only_reads, touches
 
 SIMULATED = frozenset(
@@ -41,13 +42,13 @@ class ServingProgress:
         self.given: set[int] = set()
         """The recorded answers that were chosen so far."""
         self._made: set[int] = set()
-        self._last: dict[Any, int] = {}
+        self._last: dict[Hashable, int] = {}
 
     def made(self, position: int) -> None:
         """A recorded change was made again."""
         self._made.add(position)
 
-    def place(self, key: Any, positions: list[int], words: frozenset[str]) -> int:
+    def place(self, key: Hashable, positions: list[int], words: frozenset[str]) -> int:
         """Which of the recorded `positions` (ascending) answers the question `key` now."""
         related = [at for at, names in self._changes if not words or words & names]
         after = max((at for at in related if at in self._made), default=-1)
@@ -146,7 +147,7 @@ class RecordedAnswers:
         if given == request.version:
             return Reply(fields, "recorded", exchange)
         try:
-            return Reply(convert("response", request.api_key, given, request.version, fields), "restated", exchange)
+            return Reply(convert_response(request.api_key, given, request.version, fields), "restated", exchange)
         except NotExpressible as lost:
             words = touches(request.message, self._recorded.named)
             raise NotRecorded(f"{describe(request.message, words)} (recorded at v{given}, and {lost})", exchange) from None

@@ -10,7 +10,7 @@ requests have in common when one changes what the other reads. `entries` are the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -168,7 +168,7 @@ def only_reads(api_key: int) -> bool:
     return name.startswith(_ASKING) or (name.endswith(_ASKING_ENDS) and not name.startswith(_VERBS))
 
 
-def identity(message: Message, named: Named) -> tuple[Any, ...]:
+def identity(message: Message, named: Named) -> tuple[Hashable, ...]:
     """The content of a request; hashable, and equal for the same request at another version."""
     return _struct(message.plan.root, message.values, "", _roles(message), named)
 
@@ -181,7 +181,7 @@ def touches(message: Message, named: Named) -> frozenset[str]:
 class RequestPart(NamedTuple):
     """A part of a request that asks for one thing, and the names in it."""
 
-    identity: Any
+    identity: Hashable
     names: frozenset[str]
 
 

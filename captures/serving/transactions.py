@@ -33,7 +33,7 @@ class Transactions:
         self._recorded, self._logs, self._offsets = recorded, logs, offsets
         self._ids: dict[str | None, list[RecordedExchange]] = defaultdict(list)
         self._given: dict[str | None, int] = defaultdict(int)
-        self.errors = Outcomes()
+        self.errors: Outcomes[tuple[str, str]] = Outcomes()
         self._running: dict[str, _Transaction] = {}
         self._made_up = _MADE_UP
         self._names: set[str] = set()

@@ -39,7 +39,7 @@ _LOOK_AT = 1000
 """How many contents are looked at for the nearest one."""
 
 
-def whole_content(record: Record) -> tuple[Any, ...]:
+def whole_content(record: Record) -> tuple[object, ...]:
     """Key, value and headers."""
     return record.key, record.value, record.headers
 
@@ -189,7 +189,7 @@ class Usage:
         progress: ServingProgress,
         logs: Logs,
         produced: Produced,
-        outcomes: Iterable[Outcomes],
+        outcomes: Iterable[Outcomes[Any]],
         by_names: frozenset[str],
         everything: bool,
     ) -> None:

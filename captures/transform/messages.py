@@ -14,7 +14,8 @@ from ...decoder import Exchange, decode_request_header
 from ...decoder.codec.codec import read_request
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import Message
-from ...decoder.codec.splice import BodySplicer
+from ...decoder.codec.plan import Values
+from ...decoder.codec.splice import BodySplicer, changed_fields, changed_items
 from ...decoder.connection.topics import Topics
 from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
@@ -54,7 +55,7 @@ class WalkContext:
         if asked is not None:
             self.enter(rule_tree(asked.plan.root), asked.values)
 
-    def enter(self, of: RuleTree, values: tuple[Any, ...]) -> None:
+    def enter(self, of: RuleTree, values: Values) -> None:
         """Take the context from a struct's fields; nulls change nothing."""
         if of.type_at is not None and values[of.type_at] is not None:
             self.type = of.of.fields[of.type_at].name, values[of.type_at]
@@ -162,46 +163,32 @@ class Frames:
             frame = frame[: -len(message.trailing)] + self._blank(message.trailing)
         return frame
 
-    def struct(self, of: RuleTree, values: tuple[Any, ...], at: WalkContext) -> tuple[Any, ...]:
+    def struct(self, of: RuleTree, values: Values, at: WalkContext) -> Values:
         """The values of a struct after the redaction; the same object if nothing changes."""
         at.enter(of, values)
         if of.topic_at is not None or of.id_at is not None:
             at.topic = self._topic(of, values)
-        new: list[Any] | None = None
-        for branch in of.branches:
-            old = values[branch.at]
-            if old is None:
-                continue
-            value = self._field(of, branch, old, values, at)
-            if value is not old:
-                new = list(values) if new is None else new
-                new[branch.at] = value
+        new = changed_fields(values, of.branches, lambda branch, old: self._field(of, branch, old, values, at))
         if of.of.flexible and values[-1] and self.kinds & NAMES:
-            new = list(values) if new is None else new
-            new[-1] = tuple((tag, BLANK * len(data)) for tag, data in values[-1])
+            new = *new[:-1], tuple((tag, BLANK * len(data)) for tag, data in values[-1])
             self.counts["blanked_bytes"] += sum(len(data) for _, data in values[-1])
-        return values if new is None else tuple(new)
+        return new
 
-    def _topic(self, of: RuleTree, values: tuple[Any, ...]) -> str | None:
+    def _topic(self, of: RuleTree, values: Values) -> str | None:
         name = values[of.topic_at] if of.topic_at is not None else None
         if name is None and of.id_at is not None and values[of.id_at]:
             name = self._payloads.topic_of(values[of.id_at], self._topics)
         return name
 
-    def _field(self, of: RuleTree, branch: RuleBranch, old: Any, values: tuple[Any, ...], at: WalkContext) -> Any:
-        if branch.inside is not None:
-            if not branch.field.array:
-                return self.struct(branch.inside, old, at)
-            items = [self.struct(branch.inside, item, at) for item in old]
-        elif branch.rule is None or not (branch.rule.kinds & self.kinds or branch.rule.replacement is Replacement.CREDENTIALS):
+    def _field(self, of: RuleTree, branch: RuleBranch, old: Any, values: Values, at: WalkContext) -> Any:
+        inside, rule = branch.inside, branch.rule
+        if inside is not None:
+            return changed_items(branch.field, old, lambda item: self.struct(inside, item, at))
+        if rule is None or not (rule.kinds & self.kinds or rule.replacement is Replacement.CREDENTIALS):
             return old
-        elif not branch.field.array:
-            return self._value(of, branch.rule, old, branch, values, at)
-        else:
-            items = [self._value(of, branch.rule, item, branch, values, at) for item in old]
-        return old if all(a is b for a, b in zip(old, items, strict=True)) else tuple(items)
+        return changed_items(branch.field, old, lambda item: self._value(of, rule, item, branch, values, at))
 
-    def _value(self, of: RuleTree, rule: FieldRule, old: Any, branch: RuleBranch, values: tuple[Any, ...], at: WalkContext) -> Any:
+    def _value(self, of: RuleTree, rule: FieldRule, old: Any, branch: RuleBranch, values: Values, at: WalkContext) -> Any:
         if not old:
             return old
         replacement, names = rule.replacement, self.pseudonyms

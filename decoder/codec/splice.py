@@ -10,11 +10,42 @@ edits copy the values along their path and share all others.
 from __future__ import annotations
 
 import struct as _struct
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 from ..wire.varint import read_uvarint, write_uvarint
 from .decode import field_skipper
 from .encode import encode_field
 from .plan import FieldPlan, PlanValue, StructPlan, Values
+
+
+class Branch(Protocol):
+    """A field of a struct that may be changed."""
+
+    @property
+    def at(self) -> int: ...
+
+
+B = TypeVar("B", bound=Branch)
+
+
+def changed_fields(values: Values, branches: Iterable[B], change: Callable[[B, Any], Any]) -> Values:
+    """A struct's values after `change` of those fields that are not null; the same object if nothing changes."""
+    new: list[Any] | None = None
+    for branch in branches:
+        old = values[branch.at]
+        if old is not None and (value := change(branch, old)) is not old:
+            new = list(values) if new is None else new
+            new[branch.at] = value
+    return values if new is None else tuple(new)
+
+
+def changed_items(field: FieldPlan, value: Any, change: Callable[[Any], Any]) -> Any:
+    """A field's value after `change` of it, or of each item of an array; the same object if nothing changes."""
+    if not field.array:
+        return change(value)
+    items = [change(item) for item in value]
+    return value if all(a is b for a, b in zip(value, items, strict=True)) else tuple(items)
 
 
 class BodySplicer:

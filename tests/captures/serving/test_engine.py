@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
+from barnabas.captures.replay.version_conversion import NotExpressible, convert_response
 from barnabas.captures.serving import DelayedReply, NotRecorded, OfferMode, Reply
-from barnabas.captures.serving.answers import NotExpressible, convert
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
@@ -72,7 +72,7 @@ def test_another_version_gets_the_same_answer_restated():
 def test_fields_that_a_version_lacks_are_not_invented():
     fields = {"responses": [{"name": None, "topic_id": None, "error_code": 3}]}
     with pytest.raises(NotExpressible, match="null"):
-        convert("response", facts.api_key("DeleteTopics"), 6, 5, fields)
+        convert_response(facts.api_key("DeleteTopics"), 6, 5, fields)
 
 
 def test_records_appear_when_they_are_produced_again():
