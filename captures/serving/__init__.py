@@ -2,7 +2,7 @@
 
 from .answers import DelayedReply, LiveRequest, LiveSession, NotRecorded, Reply
 from .cluster import OfferMode
-from .engine import Engine
+from .engine import Engine, ServingSummary
 from .usage import Content, UnrecordedRecord, Unused, whole_content
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "NotRecorded",
     "OfferMode",
     "Reply",
+    "ServingSummary",
     "UnrecordedRecord",
     "Unused",
     "whole_content",

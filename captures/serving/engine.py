@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
 
 from ... import decoder
 from ...decoder import Exchange
@@ -25,12 +24,25 @@ from .partitions import Partitions
 from .recorded_answers import RecordedAnswers, ServingProgress
 from .recorded_exchanges import RecordedExchanges
 from .transactions import Transactions
-from .usage import Content, Produced, Usage
+from .usage import Content, Produced, Unused, Usage
 
 _WAIT_BY_NATURE = frozenset({"Fetch", "JoinGroup", "SyncGroup"})
 """Their answers come when there is something to report: recorded times are not added."""
 
 Handler = Callable[[LiveRequest], "Reply | DelayedReply"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSummary:
+    """Answers, all and by how they came about; requests by API, those without an answer, and those that only the recording has; recorded
+    answers and records that were not used."""
+
+    answers: int
+    by_kind: dict[str, int]
+    asked: dict[str, int]
+    misses: dict[str, int]
+    never_asked: dict[str, int]
+    unused: list[Unused]
 
 
 class Engine:
@@ -224,13 +236,7 @@ class Engine:
             if count and not self.logs.produced(partition)
         }
 
-    def summary(self) -> dict[str, Any]:
-        """Hits and misses, for people and ``--json``."""
-        return {
-            "answers": sum(self.counts.values()),
-            "by_kind": dict(self.counts),
-            "asked": dict(self.asked),
-            "misses": dict(self.misses),
-            "never_asked": self.never_asked(),
-            "unused": [asdict(each) for each in self.usage.unused()],
-        }
+    def summary(self) -> ServingSummary:
+        """Hits and misses so far."""
+        answers = sum(self.counts.values())
+        return ServingSummary(answers, dict(self.counts), dict(self.asked), dict(self.misses), self.never_asked(), self.usage.unused())

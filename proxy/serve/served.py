@@ -7,15 +7,14 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from ...captures import NotACapture, open_capture
-from ...captures.serving import Content, Engine, OfferMode, Unused
+from ...captures.serving import Engine, ServingSummary, Unused
 from ...decoder import Exchange
 from ...errors import BarnabasError
 from ..addressing.address_map import reason
 from ..events import Address
-from .config import Contents, OnMiss, ServeConfig
+from .config import OnMiss, ServeConfig
 from .events import Miss, ProducedOtherwise, ServeEvent
 from .server import RecordingServer
 
@@ -29,28 +28,13 @@ class ServeError(BarnabasError):
 class Served:
     """``with Served("recording/") as served:`` and clients connect to ``served.bootstrap``.
 
-    `capture` may be a `ServeConfig` with everything in it. `misses` are the requests that had no answer so far,
+    More than the path is set with a `ServeConfig`. `misses` are the requests that had no answer so far,
     `differences` the records that were produced otherwise than recorded (`contents`), `unused()` what of the recording
     nobody asked for; `summary()` counts. Raises `ServeError` (or `NotACapture`, OSError for the capture) from `start`.
     """
 
-    def __init__(
-        self,
-        capture: str | Path | ServeConfig,
-        *,
-        listen: Address = ("127.0.0.1", 0),
-        on_miss: OnMiss = OnMiss.FAIL,
-        broker: Address | None = None,
-        recorded_times: bool = False,
-        everything: bool = False,
-        offer: OfferMode = OfferMode.RECORDED,
-        contents: Contents | Content = Contents.IGNORE,
-    ) -> None:
-        self.config = (
-            capture
-            if isinstance(capture, ServeConfig)
-            else ServeConfig(Path(capture), listen, on_miss, broker, recorded_times, everything, offer, contents)
-        )
+    def __init__(self, config: str | Path | ServeConfig) -> None:
+        self.config = config if isinstance(config, ServeConfig) else ServeConfig(Path(config))
         self.misses: list[Miss] = []
         self.differences: list[ProducedOtherwise] = []
         self._events: queue.SimpleQueue[ServeEvent] = queue.SimpleQueue()
@@ -164,7 +148,7 @@ class Served:
         assert self._engine is not None, "not started"
         return self._engine.usage.unused()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> ServingSummary:
         """Counts: answers by kind, requests by API, misses, and unused parts of the recording."""
         assert self._engine is not None, "not started"
         return self._engine.summary()

@@ -179,7 +179,7 @@ def _addresses(text: str) -> list[Address]:
 
 def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addresses) -> Cassette:
     from ...captures import NotACapture
-    from ...proxy.serve import Contents, OnMiss, Served, ServeError
+    from ...proxy.serve import Contents, OnMiss, ServeConfig, Served, ServeError
     from .cassette import Cassette, CassetteOutcome
 
     def arguments(
@@ -206,7 +206,7 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addr
     if on_miss != "fail":
         broker = cluster()[0]
     compared = contents if callable(contents) else Contents(contents)
-    served = Served(path, on_miss=OnMiss(on_miss), broker=broker, contents=compared)
+    served = Served(ServeConfig(path, on_miss=OnMiss(on_miss), broker=broker, contents=compared))
     try:
         served.start()
     except (ServeError, NotACapture, OSError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.serving import OfferMode
-from barnabas.proxy.serve import OnMiss, Served, ServeError
+from barnabas.proxy.serve import OnMiss, ServeConfig, Served, ServeError
 from barnabas.proxy.serve.events import NameTaken, Serving, WaitsForProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -60,7 +60,7 @@ def test_a_transactional_test_runs_offline(recorded):
     with Served(recorded("transactions")) as served:
         assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
         assert served.misses == []
-        assert served.summary()["never_asked"] == {}
+        assert served.summary().never_asked == {}
 
 
 def test_another_client_at_other_versions_runs_on_it(recorded):
@@ -116,7 +116,7 @@ def consumer_of(served: Served, topic: str, **config: Any) -> Consumer:
 
 
 def test_a_lone_consumer_reads_everything_on_request(recorded):
-    with Served(recorded("two-members"), everything=True) as served:
+    with Served(ServeConfig(recorded("two-members"), everything=True)) as served:
         consumer = consumer_of(served, "two-confluent")
         messages = consumer.consume(40, timeout=PATIENCE)
         consumer.close()
@@ -154,12 +154,12 @@ def test_an_unrecorded_request_fails_with_a_reason(recorded):
         admin = AdminClient({"bootstrap.servers": served.bootstrap})
         with pytest.raises(KafkaException) as failed:
             admin.create_topics([NewTopic("other", 1)], request_timeout=5)["other"].result(PATIENCE)
-        assert served.summary()["misses"] == {"CreateTopics": 1}
+        assert served.summary().misses == {"CreateTopics": 1}
     assert "not in the recording: CreateTopics" in str(failed.value)
 
 
 def test_answerable_offers_no_more_than_was_recorded(recorded):
-    with Served(recorded("two-members"), offer=OfferMode.ANSWERABLE) as served:
+    with Served(ServeConfig(recorded("two-members"), offer=OfferMode.ANSWERABLE)) as served:
         assert two_members(served)[0] == {0: 2, 1: 2}
 
 
@@ -168,7 +168,7 @@ def test_recorded_times_are_kept(recorded):
     with open_capture(folder) as capture:
         took = sum((e.latency_ns or 0) / 1e9 for e in capture.exchanges() if e.api in ("CreateTopics", "CreatePartitions"))
     started = time.monotonic()
-    with Served(folder, recorded_times=True) as served:
+    with Served(ServeConfig(folder, recorded_times=True)) as served:
         assert WORKLOADS["aiokafka admin"](served.bootstrap, "c-aiokafka-admin") == expected("aiokafka admin")
     assert time.monotonic() - started > took > 0
 
@@ -177,12 +177,12 @@ def test_misses_pass_through_and_addresses_are_those_of_the_server(recorded):
     """The "real" broker is another recording, served."""
     with (
         Served(recorded("two-members")) as behind,
-        Served(recorded("transactions"), on_miss=OnMiss.PASSTHROUGH, broker=behind.address) as served,
+        Served(ServeConfig(recorded("transactions"), on_miss=OnMiss.PASSTHROUGH, broker=behind.address)) as served,
     ):
         assert two_members(served)[0] == {0: 2, 1: 2}
         assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
         assert served.misses == []
-        assert served.summary()["by_kind"]["forwarded"] > 10
+        assert served.summary().by_kind["forwarded"] > 10
         brokers = AdminClient({"bootstrap.servers": served.bootstrap}).list_topics(timeout=PATIENCE).brokers.values()
         assert [(broker.host, broker.port) for broker in brokers] == [served.address]
 
@@ -191,7 +191,7 @@ def test_passed_through_requests_are_recorded_and_served_later(recorded, tmp_pat
     folder = tmp_path / "new"
     with (
         Served(recorded("transactions")) as behind,
-        Served(folder, on_miss=OnMiss.RECORD, broker=behind.address) as served,
+        Served(ServeConfig(folder, on_miss=OnMiss.RECORD, broker=behind.address)) as served,
     ):
         assert WORKLOADS[TRANSACTIONS](served.bootstrap, RUN) == expected(TRANSACTIONS)
     with Served(folder) as served:
@@ -202,13 +202,13 @@ def test_passed_through_requests_are_recorded_and_served_later(recorded, tmp_pat
 def test_a_port_in_use_is_an_error(recorded):
     folder = recorded("admin")
     with Served(folder) as served, pytest.raises(ServeError, match="the port is in use"):
-        Served(folder, listen=served.address).start()
+        Served(ServeConfig(folder, listen=served.address)).start()
 
 
 def test_a_single_file_cannot_be_recorded_to(recorded):
     (file,) = recorded("admin").glob("*.pcapng")
     with pytest.raises(ServeError, match="one file"):
-        Served(file, on_miss=OnMiss.RECORD, broker=("127.0.0.1", 1)).start()
+        Served(ServeConfig(file, on_miss=OnMiss.RECORD, broker=("127.0.0.1", 1))).start()
 
 
 def test_the_first_event_has_the_address(recorded):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
-from barnabas.proxy.serve import OnMiss, Served
+from barnabas.proxy.serve import OnMiss, ServeConfig, Served
 from harness.proxies import Proxy
 from real.brokers.broker import Cluster, start_cluster
 from real.clients.workloads import CLIENTS, WORKLOADS, expected, in_turn
@@ -57,7 +57,7 @@ def test_a_recorded_workload_runs_without_its_broker(name, recorded):
     with Served(recorded(name)) as served:
         assert run(name, served) == expected(name)
         assert [event.text for event in served.events() if event.warning] == []
-        assert served.summary()["never_asked"] == {}
+        assert served.summary().never_asked == {}
 
 
 @pytest.mark.slow
@@ -86,11 +86,11 @@ def test_missing_exchanges_are_recorded_from_three_real_brokers(tmp_path):
     folder, names = tmp_path / "new", ["confluent-kafka produce_and_consume", "aiokafka transactions"]
     with (
         start_cluster(3, {"default.replication.factor": 1}) as cluster,
-        Served(folder, on_miss=OnMiss.RECORD, broker=cluster.addresses[0]) as served,
+        Served(ServeConfig(folder, on_miss=OnMiss.RECORD, broker=cluster.addresses[0])) as served,
     ):
         for name in names:
             assert run(name, served) == expected(name)
-        assert set(served.summary()["by_kind"]) == {"forwarded"}
+        assert set(served.summary().by_kind) == {"forwarded"}
     with Served(folder) as served:
         for name in names:
             assert run(name, served) == expected(name)

@@ -155,7 +155,7 @@ def _kind(event: ServeEvent) -> str:
 
 def _print_summary(served: Served, as_json: bool, quiet: bool) -> None:
     if as_json:
-        print(json.dumps({"event": "summary", **served.summary()}), flush=True)
+        print(json.dumps({"event": "summary", **asdict(served.summary())}), flush=True)
     elif not quiet:
         for line in summary_lines(served):
             print(visible(line))
@@ -164,8 +164,8 @@ def _print_summary(served: Served, as_json: bool, quiet: bool) -> None:
 def summary_lines(served: Served) -> list[str]:
     """The summary at the end."""
     summary, unused = served.summary(), served.unused()
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary["by_kind"].items()))
-    lines = [f"{summary['answers']} answers" + (f": {kinds}" if kinds else "")]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.by_kind.items()))
+    lines = [f"{summary.answers} answers" + (f": {kinds}" if kinds else "")]
     if unused:
         lines.append("recorded, but not used:")
         lines += [f"  {each.text}" for each in unused[:_UNUSED_SHOWN]]
@@ -175,6 +175,6 @@ def summary_lines(served: Served) -> list[str]:
         lines.append(f"{len(served.differences)} records were produced otherwise than recorded")
     total = len(served.misses)
     lines.append(
-        f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary["misses"].items()) if total else "")
+        f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary.misses.items()) if total else "")
     )
     return lines
