@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ..tables import Column
 from ..tables.columns import batches_of, pyarrow, schema_of
@@ -21,7 +21,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-def write(file: BinaryIO, form: Format, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> int:
+def write(file: BinaryIO, form: Format, rows: Iterable[Mapping[str, object]], columns: Sequence[Column]) -> int:
     """Write all rows; returns how many. Raises MissingLibrary for Parquet without pyarrow (`check` raises it before)."""
     if form is Format.PARQUET:
         return _parquet(file, rows, columns)
@@ -46,7 +46,7 @@ def check(form: Format) -> None:
         pyarrow()
 
 
-def _parquet(file: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> int:
+def _parquet(file: BinaryIO, rows: Iterable[Mapping[str, object]], columns: Sequence[Column]) -> int:
     from pyarrow import parquet
 
     count = 0

@@ -19,7 +19,7 @@ _FORMULA = tuple("=+-@\t\r＝＋－＠")
 _QUOTED = frozenset(",;\"'\t ")
 
 
-def json_line(row: Mapping[str, Any], columns: Sequence[Column]) -> str:
+def json_line(row: Mapping[str, object], columns: Sequence[Column]) -> str:
     """One JSON object on one line, with the columns in order. Bytes are in hexadecimal."""
     found = {column.name: _plain(row[column.name]) for column in columns}
     return json_visible(json.dumps(found, ensure_ascii=False, separators=(",", ":"))) + "\n"
@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def csv_line(row: Mapping[str, Any], columns: Sequence[Column]) -> str:
+def csv_line(row: Mapping[str, object], columns: Sequence[Column]) -> str:
     """One line of CSV. Null is empty; bytes are in hexadecimal, JSON is its text."""
     return ",".join([_cell(row[column.name], column.type) for column in columns]) + "\r\n"
 

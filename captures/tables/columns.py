@@ -179,7 +179,7 @@ def _array(pa: Any, values: Sequence[Any], kind: Any) -> Any:
         return pa.array([value and value.encode("utf-8", "replace").decode() for value in values], kind)
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """A value of JSON's types as text; a text stands for itself."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()

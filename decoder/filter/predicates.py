@@ -61,7 +61,7 @@ _COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
 }
 
 
-def compare(op: Op, left: Any, right: Any) -> bool:
+def compare(op: Op, left: object, right: object) -> bool:
     """Compare two values, in tests of a field against another field."""
     return _COMPARE[op](left, right)
 

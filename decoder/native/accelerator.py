@@ -11,7 +11,6 @@ import importlib
 import os
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 from ..codec.plan import FieldPlan, StructPlan
 
@@ -50,7 +49,7 @@ _TYPES = {
 }
 
 
-def description(plan: StructPlan, sinks: Mapping[str, int] | None = None, prefix: str = "") -> tuple[Any, ...]:
+def description(plan: StructPlan, sinks: Mapping[str, int] | None = None, prefix: str = "") -> tuple[object, ...]:
     """A struct as `Reader` takes it. `sinks`: path (without indexes) -> number of the list for its values."""
     return (
         int(plan.flexible),
@@ -59,7 +58,7 @@ def description(plan: StructPlan, sinks: Mapping[str, int] | None = None, prefix
     )
 
 
-def _field(field: FieldPlan, sinks: Mapping[str, int], path: str) -> tuple[Any, ...]:
+def _field(field: FieldPlan, sinks: Mapping[str, int], path: str) -> tuple[object, ...]:
     return (
         _TYPES[field.type],
         int(field.array),
