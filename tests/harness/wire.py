@@ -77,12 +77,12 @@ def read_frame(sock: socket.socket) -> bytes:
 
 def ask(sock: socket.socket, frame: bytes) -> bytes:
     """Send a request (with its size) and read the response; fails when the stream ends instead."""
-    answer = exchange(sock, frame)
+    answer = ask_or_end(sock, frame)
     assert answer, "the connection ended instead of an answer"
     return answer
 
 
-def exchange(sock: socket.socket, sent: bytes) -> bytes:
+def ask_or_end(sock: socket.socket, sent: bytes) -> bytes:
     """Send bytes and read the next frame; b"" where the stream ends."""
     sock.sendall(sent)
     return read_frame(sock)

@@ -34,8 +34,8 @@ from barnabas.decoder.native.accelerator import native
 from harness.waiting import PATIENCE
 
 from .corpus import RECORDS, TOKEN, Seed, every_seed, large_seeds
+from .entry_points import ALLOWED, WAYS, Input
 from .mutate import mutated
-from .ways import ALLOWED, WAYS, Input
 
 HEADROOM = 512 << 20
 """Bytes of address space that the child may take over what it has after loading the seeds."""

@@ -73,10 +73,10 @@ def header_prefixes(data: bytes) -> Any:
 
 def bodies(data: bytes) -> Any:
     """A body of any message: the values are those of the reference, or both refuse."""
-    from torture.decoder import ways
+    from torture.decoder import entry_points
 
     kind, key, version, body = chosen(data)
-    return ways.both(ways.Input("both", kind, key, version, 0, body))
+    return entry_points.both(entry_points.Input("both", kind, key, version, 0, body))
 
 
 @cache
@@ -139,9 +139,9 @@ def recorders(data: bytes) -> Any:
 
 def record_areas(data: bytes) -> Any:
     """What stands where records do: batches and messages of every format, with counts that are wrong."""
-    from torture.decoder import ways
+    from torture.decoder import entry_points
 
-    return ways.record_area(ways.Input("records", "request", 0, 0, 0, data))
+    return entry_points.record_area(entry_points.Input("records", "request", 0, 0, 0, data))
 
 
 def packets(data: bytes) -> Any:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from barnabas import decoder
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
-from harness.waiting import PATIENCE, until
-from harness.wire import exactly, with_size
+from harness.waiting import until
+from harness.wire import read_frame, with_size
+from real.clients import raw_client
 
 
 def batch(count: int = 1, value: bytes = b"record %d", **header: Any) -> bytes:
@@ -28,25 +27,19 @@ class RawClient:
 
     def __init__(self, bootstrap: str, client_id: str | None) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.client_id = client_id
-        self._next = 1
-        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        self._connection = raw_client.RawClient((host, int(port)), client_id)
+
+    def call_itself(self, client_id: str) -> None:
+        """Send another client id from now on."""
+        self._connection.client_id = client_id
 
     def send(
         self, api: str, version: int, body: Mapping[str, Any], correlation_id: int | None = None, client_id: str = ""
     ) -> int:
         """Send a request and do not wait; gives its correlation id."""
-        number = self._next if correlation_id is None else correlation_id
-        self.send_frame(self._request(api, version, body, number, client_id))
-        return number
-
-    def _request(
-        self, api: str, version: int, body: Mapping[str, Any], correlation_id: int | None = None, client_id: str = ""
-    ) -> bytes:
-        number = self._next if correlation_id is None else correlation_id
-        self._next = number + 1
-        name = client_id or self.client_id
-        return decoder.encode_request(facts.api_key(api), version, body, correlation_id=number, client_id=name)
+        frame = self._connection.request(api, version, body, correlation_id, client_id)
+        self.send_frame(frame)
+        return int.from_bytes(frame[4:8], "big", signed=True)
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame's content as it is."""
@@ -54,16 +47,14 @@ class RawClient:
 
     def send_bytes(self, data: bytes) -> None:
         """Send bytes as they are: frames with their sizes, or anything."""
-        self._socket.sendall(data)
+        self._connection.sock.sendall(data)
 
     def receive(self) -> bytes | None:
         """The next response frame; None when the broker has closed the connection."""
         try:
-            size = exactly(self._socket, 4)
-            frame = exactly(self._socket, int.from_bytes(size, "big")) if len(size) == 4 else b""
+            return read_frame(self._connection.sock)[4:] or None
         except ConnectionResetError:
             return None
-        return frame or None
 
     def ask(self, api: str, version: int, body: Mapping[str, Any]) -> Message | None:
         """A request and its response; None when the broker closes the connection instead."""
@@ -116,16 +107,14 @@ class RawClient:
         for records in batches:
             data = [{**which, "partition_data": [{"index": 0, "records": records}]}]
             body = {"transactional_id": None, "acks": acks, "timeout_ms": 5000, "topic_data": data}
-            frames.append(with_size(self._request("Produce", version, body)))
+            frames.append(with_size(self._connection.request("Produce", version, body)))
         self.send_bytes(b"".join(frames))
 
     def close(self) -> None:
-        self._socket.close()
+        self._connection.close()
 
     def __enter__(self) -> RawClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

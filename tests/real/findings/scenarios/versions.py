@@ -224,10 +224,10 @@ def several_clients_on_one_connection(bootstrap: str, topic: str) -> None:
     """Another client id and other software on a connection, as through something that shares connections."""
     with RawClient(bootstrap, "first") as client:
         client.api_versions(name="one")
-        client.client_id = "second"
+        client.call_itself("second")
         client.api_versions(name="two")
         for name in ("first", "second") * 4:
-            client.client_id = name
+            client.call_itself(name)
             metadata(client, None)
 
 
