@@ -33,6 +33,7 @@ from barnabas.proxy.metrics.feed.sender import FeedSender, FeedServer
 from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import SEND_BYTES, MeterConfig
+from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 
 TOKEN = "bench"
@@ -171,7 +172,7 @@ def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...],
     sender.receive(feed_layout.Hello(feed_layout.DatagramKind.HELLO, 0, 0, TOKEN.encode()).pack(), ("a", 1), 0.0, 1)
     meter = TrafficMeter(Metrics(by), sender, None)
     traffic = TrafficDecoder(meter.on_event, moved=meter.moved)
-    traffic.opened(1, 0, ("a", 1), ("b", 2))
+    traffic.opened(1, 0, ConnectionEnds(("a", 1), ("b", 2)))
     parts = []
     for start in range(0, count, 20):
         numbers = [n.to_bytes(4, "big") for n in range(start, start + 20)]

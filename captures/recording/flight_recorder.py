@@ -356,18 +356,9 @@ class FlightRecorder:
         self.tick(end=True)
 
     @property
-    def state(self) -> dict[str, Any]:
-        """For the control API."""
-        writing = self._writing
-        return {
-            "directory": str(self.directory),
-            "seconds": self.window.seconds,
-            "bytes": self.window.bytes,
-            "after": self.window.after,
-            "written": self.written,
-            "counted": self.counted,
-            "writing": str(self.directory / writing.name) if writing is not None else None,
-        }
+    def writing(self) -> Path | None:
+        """The flight recording that is being written."""
+        return self.directory / self._writing.name if self._writing is not None else None
 
     def _notify(self, event: Written | Failed | Full) -> None:
         try:

@@ -17,10 +17,10 @@ from ...decoder.connection import hit_notes
 from ...decoder.connection.exchange import State
 from ...diagnostics import contained
 from .. import unanswerable
-from .context import Context, HookEnvironment, HookOutcome, PeerView
+from .context import Context, Decision, HookEnvironment, HookOutcome, PeerView
 from .plugin import Plugin
 
-_DID = {"respond": hit_notes.ANSWERED, "drop": hit_notes.DROPPED, "close": hit_notes.CLOSED}
+_DID = {Decision.RESPOND: hit_notes.ANSWERED, Decision.DROP: hit_notes.DROPPED, Decision.CLOSE: hit_notes.CLOSED}
 Fault = Callable[[Plugin, str, BaseException], None]
 """(plugin, hook, what it raised)."""
 Warn = Callable[[Plugin, str, str], None]
@@ -34,7 +34,7 @@ class ChainResult:
     """The result of the plugins for a message. `frame`: None if unchanged; `by`: plugins that did something; `notes`: for
     the recording."""
 
-    kind: str = "forward"
+    kind: Decision = Decision.FORWARD
     frame: bytes | None = None
     delay_ns: int = 0
     reset: bool = False
@@ -47,10 +47,10 @@ class ChainResult:
         """A line for the recording; empty if nothing was done."""
         if not self.by and not self.notes:
             return ""
-        if self.kind == "forward":
+        if self.kind is Decision.FORWARD:
             did = hit_notes.CHANGED if self.frame is not None else hit_notes.DELAYED if self.delay_ns else ""
         else:
-            did = _DID.get(self.kind, "")
+            did = _DID[self.kind]
         parts = [hit_notes.plugin_note(self.by, did)] if self.by and did else []
         return "; ".join([*parts, *self.notes])
 
@@ -83,9 +83,9 @@ class Chain:
             passed.hits.append(plugin.name)
             passed.notes += context.notes
             passed.delay_ns += outcome.delay_ns
-            if outcome.kind != "forward" or outcome.frame is not None or outcome.delay_ns:
+            if outcome.kind is not Decision.FORWARD or outcome.frame is not None or outcome.delay_ns:
                 passed.by.append(plugin.name)
-            if outcome.kind != "forward":
+            if outcome.kind is not Decision.FORWARD:
                 passed.kind, passed.frame, passed.reset = outcome.kind, outcome.frame, outcome.reset
                 break
             if outcome.frame is not None:

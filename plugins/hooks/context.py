@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from ... import decoder
@@ -41,12 +42,21 @@ class PeerView:
     broker: str
 
 
+class Decision(StrEnum):
+    """What becomes of a message."""
+
+    FORWARD = "forward"
+    RESPOND = "respond"
+    DROP = "drop"
+    CLOSE = "close"
+
+
 @dataclass(slots=True)
 class HookOutcome:
-    """What one hook asks for. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead (without its
+    """What one hook asks for. `frame`: the message instead (without its
     size), None: as it is."""
 
-    kind: str = "forward"
+    kind: Decision = Decision.FORWARD
     frame: bytes | None = None
     delay_ns: int = 0
     reset: bool = False
@@ -105,7 +115,7 @@ class Context:
         """Forward the message, or another one of the same API, version and correlation id. This is the default; a hook
         may also return the message."""
         self._with_message("forward")
-        self._decide("forward", None if message is None else self._checked(message))
+        self._decide(Decision.FORWARD, None if message is None else self._checked(message))
 
     def respond(self, fields: Mapping[str, Any] | None = None, *, error: str | int | None = None) -> None:
         """Answer the request here; the broker does not get it. In `response`: replace the broker's response.
@@ -124,12 +134,12 @@ class Context:
             raise HookUsageError(f"respond: {facts.api_name(key)} v{version} has no error code")
         body = responses.mirror_request(request, code) | dict(fields or {})
         frame = responses.encode_frame(request, body, exchange.correlation_id)
-        self._decide("respond" if self.hook == "request" else "forward", frame)
+        self._decide(Decision.RESPOND if self.hook == "request" else Decision.FORWARD, frame)
 
     def drop(self) -> None:
         """Drop the message: a request is never answered, a response never delivered."""
         self._with_message("drop")
-        self._decide("drop", None)
+        self._decide(Decision.DROP, None)
 
     def delay(self, milliseconds: float) -> None:
         """Forward the message that much later; later messages on the connection wait as well."""
@@ -144,7 +154,7 @@ class Context:
         if number is None and self.connection is None:
             raise HookUsageError(f"close: {self.hook} is about no connection: name one of ctx.connections")
         if number is None and self.hook in ("request", "response"):
-            self._decide("close", None)
+            self._decide(Decision.CLOSE, None)
             self.outcome.reset = reset
         else:
             self.environment.close(self.plugin, number if number is not None else self.connection.number, reset)  # type: ignore[union-attr]
@@ -220,8 +230,8 @@ class Context:
             raise HookUsageError(
                 f"{self.hook} returned {type(returned).__name__}: return a message (message.replace({{...}})), or nothing"
             )
-        if self.outcome.kind == "forward":
-            self._decide("forward", self._checked(returned))
+        if self.outcome.kind is Decision.FORWARD:
+            self._decide(Decision.FORWARD, self._checked(returned))
         return self.outcome
 
     def _checked(self, message: Message) -> bytes | None:
@@ -234,7 +244,7 @@ class Context:
             raise HookUsageError(f"{self.hook}: another API, version or correlation id than the message had")
         return None if frame == before else frame
 
-    def _decide(self, kind: str, frame: bytes | None) -> None:
+    def _decide(self, kind: Decision, frame: bytes | None) -> None:
         self.outcome.kind, self.outcome.frame = kind, frame
 
     def _with_message(self, what: str) -> None:

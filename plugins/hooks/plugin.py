@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ...decoder import Exchange
@@ -34,6 +35,19 @@ class InvalidPlugin(BarnabasError):
     def __init__(self, text: str, attribute: str = "") -> None:
         super().__init__(text)
         self.attribute = attribute
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDescription:
+    """A plugin without its code. request, response, exchange: the api keys that these hooks are for; match: the text of its filter."""
+
+    name: str
+    source: str
+    hooks: list[str]
+    request: list[int]
+    response: list[int]
+    exchange: list[int]
+    match: str | None
 
 
 class Plugin:
@@ -86,15 +100,10 @@ class Plugin:
         """Whether a hook is to be called for this exchange."""
         return hook in self.hooks and exchange.api_key in self.apis and (self.filter is None or self.filter(exchange))
 
-    def describe(self) -> dict[str, Any]:
-        """Name, hooks and interest as plain data."""
-        return {
-            "name": self.name,
-            "source": self.source,
-            "hooks": list(self.hooks),
-            **{hook: sorted(self.keys(hook)) for hook in OF_MESSAGES},
-            "match": None if self.filter is None else self.filter.text,
-        }
+    def describe(self) -> PluginDescription:
+        request, response, exchange = (sorted(self.keys(hook)) for hook in OF_MESSAGES)
+        match = None if self.filter is None else self.filter.text
+        return PluginDescription(self.name, self.source, list(self.hooks), request, response, exchange, match)
 
 
 def _method(instance: object, name: str, shape: str) -> Callable[..., Any] | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Any
 
 from ... import decoder
 from ...decoder.codec.message import Message
@@ -16,7 +15,7 @@ from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
 from ...diagnostics import contained
 from ...plugins.responses import error_response
-from ..interception.held_frames import HeldNotice
+from ..settings.control_messages import Failure, FrameHeld, HeldNotice, Json, Notices
 from .async_channel import CommandFailed
 
 
@@ -50,7 +49,7 @@ class HeldFrameCopy:
         """The request, decoded."""
         return decoder.decode_request((self.request or self.frame)[4:])
 
-    def to_dict(self, values: bool, body: bool = True) -> dict[str, Any]:
+    def to_dict(self, values: bool, body: bool = True) -> Json:
         """For JSON. Secrets are masked; keys and values of records are left out unless `values`."""
         notice = asdict(self.notice)
         del notice["request_size"]
@@ -69,7 +68,7 @@ class HeldFrameCopy:
                 out["undecoded"] = str(error)
         return out
 
-    def covered_bytes(self, values: bool) -> dict[str, Any]:
+    def covered_bytes(self, values: bool) -> Json:
         """Its bytes without the size, for JSON: secrets are masked as in recordings, and the content of records is covered
         unless `values`; `hidden`: the covered ranges."""
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
@@ -96,25 +95,25 @@ class HeldFrameCopy:
             found.append((len(frame) - len(message.trailing), len(frame)))
         return found
 
-    def with_edits(self, edits: dict[str, Any]) -> bytes:
+    def with_edits(self, edits: Json) -> bytes:
         """The frame with these fields changed; CommandFailed names one that cannot be changed."""
         try:
             return _framed(self.message().replace(edits).encode())
         except decoder.DecodeError as error:
-            raise CommandFailed("invalid", f"the frame cannot be decoded, so it cannot be edited: {error}") from None
+            raise CommandFailed(Failure.INVALID, f"the frame cannot be decoded, so it cannot be edited: {error}") from None
         except (decoder.EncodeError, KeyError, IndexError, OverflowError, TypeError) as error:
-            raise CommandFailed("invalid", str(error.args[0] if error.args else error)) from None
+            raise CommandFailed(Failure.INVALID, str(error.args[0] if error.args else error)) from None
 
     def error_answer(self, error: str) -> bytes:
         """A response with this error for everything in the request."""
         try:
             code = facts.error_code(error)
         except KeyError as unknown:
-            raise CommandFailed("invalid", str(unknown.args[0])) from None
+            raise CommandFailed(Failure.INVALID, str(unknown.args[0])) from None
         try:
             return _framed(error_response(self.request_message(), code, self.notice.correlation_id))
         except (decoder.DecodeError, decoder.EncodeError) as fault:
-            raise CommandFailed("invalid", f"no answer can be made for this request: {fault}") from None
+            raise CommandFailed(Failure.INVALID, f"no answer can be made for this request: {fault}") from None
 
 
 class HeldFrameCopies:
@@ -123,13 +122,12 @@ class HeldFrameCopies:
     def __init__(self) -> None:
         self._all: dict[int, HeldFrameCopy] = {}
 
-    def notice(self, message: dict[str, Any], data: bytes) -> None:
-        """Take a notice of the relay: a frame is held, or no longer."""
-        if message["notice"] == "held":
-            frame = HeldFrameCopy(HeldNotice(**message["held"]), data)
-            self._all[frame.number] = frame
-        elif message["notice"] == "released":
-            self._all.pop(message["id"], None)
+    def notice(self, notice: Notices, data: bytes) -> None:
+        """Take a notice of the relay."""
+        if isinstance(notice, FrameHeld):
+            self._all[notice.held.id] = HeldFrameCopy(notice.held, data)
+        else:
+            self._all.pop(notice.held, None)
 
     def drop(self, worker: int, workers: int) -> None:
         """Drop the frames of a worker (from 0) that has ended."""
@@ -141,7 +139,7 @@ class HeldFrameCopies:
     def get(self, number: int) -> HeldFrameCopy:
         found = self._all.get(number)
         if found is None:
-            raise CommandFailed("missing", f"held {number} does not wait any more")
+            raise CommandFailed(Failure.MISSING, f"held {number} does not wait any more")
         return found
 
 

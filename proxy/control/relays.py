@@ -9,27 +9,51 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from ..interception.rules.hits import KEPT
-from .async_channel import ASK_SECONDS, Answer, AsyncChannel, CommandFailed, Notice
-
-_CHANGES = frozenset(
-    {"rules.add", "rules.put", "rules.replace", "rules.remove", "rules.enable", "intercepts.add", "intercepts.remove", "brokers.down"}
+from ..events import Address
+from ..settings.control_messages import (
+    AwaitHits,
+    Change,
+    CloseConnection,
+    Command,
+    Decide,
+    Done,
+    DumpRules,
+    ExtendHold,
+    Failure,
+    FrameHeld,
+    HeldAction,
+    HitCount,
+    InterceptAdded,
+    InterceptList,
+    InterceptState,
+    KeepBrokersDown,
+    ListBrokers,
+    ListIntercepts,
+    ListRules,
+    Notices,
+    PluginList,
+    ReplaceRules,
+    RuleEntry,
+    RuleHits,
+    RuleList,
+    RulePut,
+    SpendIntercept,
+    TakeIntercepts,
+    hits_of,
 )
-_ADDED = {"rules": "name", "intercepts": "id", "plugins": "name"}
-_SUMS = ("held", "passed", "calls", "faults")
-_SHARED = ("matched", "hits")
-"""Counted by all workers together (`SharedCounters`); one may be ahead of another."""
+from .async_channel import ASK_SECONDS, AsyncChannel, CommandFailed, Notice
 
+A = TypeVar("A")
 
 class WorkerState(NamedTuple):
-    """What a worker was given while it ran, as its answers have it. down: addresses of brokers that are kept down."""
+    """What a worker was given while it ran. down: addresses of brokers that are kept down."""
 
-    rules: list[Any]
-    intercepts: list[Any]
-    down: list[Any]
+    rules: list[RuleEntry]
+    intercepts: list[InterceptState]
+    down: list[Address]
 
 
 class Relays:
@@ -53,92 +77,92 @@ class Relays:
         """The worker of this name."""
         return next((channel for channel in self._channels if channel.name == name), None)
 
-    async def ask(self, do: str, data: bytes = b"", within: float = ASK_SECONDS, **fields: Any) -> Answer:
+    async def ask(self, command: Command[A], data: bytes = b"", within: float = ASK_SECONDS) -> A:
         """The answer to a command; CommandFailed if there is none."""
         if len(self._channels) == 1:
-            answer = await self._channels[0].ask(do, data, within, **fields)
-            if do in _CHANGES:
+            answer = await self._channels[0].ask(command, data, within)
+            if isinstance(command, Change):
                 await self.remember()
             return answer
-        if do in ("close", "decide", "extend"):
-            number = int(fields["connection" if do == "close" else "held"])
-            if number < 1:
-                raise CommandFailed("missing", f"there is no number {number}")
-            return await self._channels[(number - 1) % len(self._channels)].ask(do, data, within, **fields)
-        if do == "brokers":
-            return await self._one().ask(do, data, within, **fields)
-        if do == "rules.hits":
-            return _merged_hits(await self._all_of(do, data, within, fields))
-        if do == "wait":
-            async with asyncio.timeout(within):
-                return await self._wait(fields["name"], fields["hits"])
-        if do not in _CHANGES:
-            return await self._all(do, data, within, fields)
+        if (one := self._only(command)) is not None:
+            return await one.ask(command, data, within)
+        if not isinstance(command, Change):
+            return await self._all(command, within)
         async with self._changing:
-            answer = await self._all(do, data, within, fields)
-            if do == "intercepts.add" and answer["intercept"]["times_left"] is not None:
-                self._left[answer["intercept"]["id"]] = answer["intercept"]["times_left"]
+            answer = await self._all(command, within)
+            if isinstance(answer, InterceptAdded) and answer.intercept.times_left is not None:
+                self._left[answer.intercept.id] = answer.intercept.times_left
             return answer
+
+    def _only(self, command: Command[Any]) -> AsyncChannel | None:
+        """The worker that answers alone: any of them, or the one that has the connection or held frame."""
+        match command:
+            case ListBrokers():
+                return self._up()[0]
+            case CloseConnection(number) | Decide(number) | ExtendHold(number):
+                if number < 1:
+                    raise CommandFailed(Failure.MISSING, f"there is no number {number}")
+                return self._channels[(number - 1) % len(self._channels)]
+        return None
 
     def _up(self) -> list[AsyncChannel]:
         up = [channel for channel in self._channels if channel.up]
         if not up:
-            raise CommandFailed("gone", "no relay process runs")
+            raise CommandFailed(Failure.GONE, "no relay process runs")
         return up
 
-    def _one(self) -> AsyncChannel:
-        return self._up()[0]
-
-    async def _all(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> Answer:
-        return _merged(await self._all_of(do, data, within, fields))
-
-    async def _all_of(self, do: str, data: bytes, within: float, fields: dict[str, Any]) -> list[Answer]:
-        answers = await asyncio.gather(
-            *(channel.ask(do, data, within, **fields) for channel in self._up()), return_exceptions=True
-        )
-        found = [answer for answer in answers if isinstance(answer, dict)]
-        for failed in answers:
+    async def _all(self, command: Command[A], within: float = ASK_SECONDS) -> A:
+        answers = await asyncio.gather(*(channel.ask(command, b"", within) for channel in self._up()), return_exceptions=True)
+        found: list[A] = []
+        failed: list[BaseException] = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                failed.append(answer)
+            else:
+                found.append(answer)
+        for error in failed:
             # One that has just ended does not count.
-            if isinstance(failed, BaseException) and not (found and isinstance(failed, CommandFailed) and failed.kind == "gone"):
-                raise failed
-        return found
+            if not (found and isinstance(error, CommandFailed) and error.kind is Failure.GONE):
+                raise error
+        return _merged(found)
 
-    async def _wait(self, name: str, hits: int) -> Answer:
-        """Wait until a rule has so many hits at all workers together."""
-        while True:
-            up = self._up()
-            counts = await asyncio.gather(*(channel.ask("rules") for channel in up))
-            each = [next((rule["hits"] for rule in answer["rules"] if rule["name"] == name), None) for answer in counts]
-            if None in each:
-                raise CommandFailed("missing", f"no rule is named {name!r}")
-            total = max(count for count in each if count is not None)
-            if total >= hits:
-                return {"hits": total}
-            # Whichever fires next answers.
-            await _first([channel.ask("wait", within=86400.0, name=name, hits=total + 1) for channel in up])
+    async def wait_for_hits(self, name: str, hits: int, within: float) -> int:
+        """Wait until a rule has fired so often at all workers together; how often it has."""
+        if len(self._channels) == 1:
+            return (await self._channels[0].ask(AwaitHits(name, hits), within=within)).hits
+        async with asyncio.timeout(within):
+            while True:
+                up = self._up()
+                counts = [hits_of(answer.rules, name) for answer in await asyncio.gather(*(channel.ask(ListRules()) for channel in up))]
+                if None in counts:
+                    raise CommandFailed(Failure.MISSING, f"no rule is named {name!r}")
+                total = max(count for count in counts if count is not None)
+                if total >= hits:
+                    return total
+                # Whichever fires next answers.
+                await _first([channel.ask(AwaitHits(name, total + 1), within=86400.0) for channel in up])
 
     # -- frames that are held --------------------------------------------------------------------------------
 
-    def notice(self, message: dict[str, Any], data: bytes) -> None:
+    def notice(self, notice: Notices, data: bytes) -> None:
         """Take a notice of a worker. Each worker holds as many frames as an intercept allows in all; those beyond are
         released here."""
-        held = message.get("held", {})
-        left = self._left.get(held.get("intercept", -1))
-        if left is not None:
-            self._left[held["intercept"]] = left - 1
-            if left <= 1:
-                self._notify("intercepts.spent", intercept=held["intercept"])
-            if left <= 0:
-                self._notify("decide", held=held["id"], action="resume")
-                return
-        self._held(message, data)
+        if isinstance(notice, FrameHeld):
+            held = notice.held
+            left = self._left.get(held.intercept)
+            if left is not None:
+                self._left[held.intercept] = left - 1
+                if left <= 1:
+                    self._start(self._all(SpendIntercept(held.intercept)))
+                if left <= 0:
+                    self._start(self.ask(Decide(held.id, HeldAction.RESUME)))
+                    return
+        self._held(notice, data)
 
-    def _notify(self, do: str, **fields: Any) -> None:
+    def _start(self, asking: Coroutine[Any, Any, Done]) -> None:
         async def ask() -> None:
-            try:
-                await (self.ask(do, **fields) if do == "decide" else self._all(do, b"", ASK_SECONDS, fields))
-            except CommandFailed:
-                pass  # the worker is gone, with all that it held
+            with contextlib.suppress(CommandFailed):  # the worker is gone, with all that it held
+                await asking
 
         task = asyncio.get_running_loop().create_task(ask())
         _notifying.add(task)
@@ -160,10 +184,10 @@ class Relays:
             try:
                 known = await _state_of(others[0]) if others else self._known
                 if known is not None:
-                    await fresh.ask("rules.replace", rules=known.rules)
-                    await fresh.ask("intercepts.take", intercepts=known.intercepts)
+                    await fresh.ask(ReplaceRules(known.rules))
+                    await fresh.ask(TakeIntercepts(known.intercepts))
                     if known.down:
-                        await fresh.ask("brokers.down", brokers=known.down)
+                        await fresh.ask(KeepBrokersDown(known.down))
             except CommandFailed:
                 pass  # it keeps the rules of the start
 
@@ -175,14 +199,14 @@ class Relays:
 
 
 async def _state_of(channel: AsyncChannel) -> WorkerState:
-    rules, intercepts, brokers = [await channel.ask(do) for do in ("rules.dump", "intercepts", "brokers")]
-    return WorkerState(rules["standing"], intercepts["intercepts"], brokers["down"])
+    rules, intercepts, brokers = await channel.ask(DumpRules()), await channel.ask(ListIntercepts()), await channel.ask(ListBrokers())
+    return WorkerState(rules.rules, intercepts.intercepts, brokers.down)
 
 
 _notifying: set[asyncio.Task[None]] = set()
 
 
-async def _first(asking: list[Coroutine[Any, Any, Answer]]) -> None:
+async def _first(asking: list[Coroutine[Any, Any, HitCount]]) -> None:
     """Until one of them is answered, or has failed."""
     tasks = [asyncio.ensure_future(each) for each in asking]
     try:
@@ -193,31 +217,35 @@ async def _first(asking: list[Coroutine[Any, Any, Answer]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _merged_hits(answers: list[Answer]) -> Answer:
-    """The hits of all workers in the order of their times."""
-    hits = sorted((hit for answer in answers for hit in answer["hits"]), key=lambda hit: int(hit["time_ns"]))
-    return {"hits": hits[-KEPT:], "total": max(answer["total"] for answer in answers)}
+class _Counted(Protocol):
+    """A part of an answer that has counts. Parts of the same key are counted together."""
+
+    @property
+    def key(self) -> object: ...
+    def add(self, other: Self, /) -> None: ...
 
 
-def _merged(answers: list[Answer]) -> Answer:
+def _counted(answer: object) -> Sequence[_Counted]:
+    match answer:
+        case RuleList(rules) | RulePut(rules):
+            return rules
+        case InterceptList(intercepts):
+            return intercepts
+        case InterceptAdded(intercept):
+            return [intercept]
+        case PluginList(plugins):
+            return plugins
+        case RuleHits():
+            return [answer]
+    return []
+
+
+def _merged(answers: list[A]) -> A:
     """The first answer, with the counts of all in it."""
     first, *rest = answers
+    known = {each.key: each for each in _counted(first)}
     for answer in rest:
-        for kind, key in _ADDED.items():
-            known = {each[key]: each for each in first.get(kind, ())}
-            for each in answer.get(kind, ()):
-                if each[key] in known:
-                    _add(known[each[key]], each)
-        if "intercept" in first and "intercept" in answer:
-            _add(first["intercept"], answer["intercept"])
+        for each in _counted(answer):
+            if each.key in known:
+                known[each.key].add(each)
     return first
-
-
-def _add(one: dict[str, Any], other: dict[str, Any]) -> None:
-    for name in _SUMS:
-        if name in one:
-            one[name] += other[name]
-    for name in _SHARED:
-        if name in one:
-            one[name] = max(one[name], other[name])
-

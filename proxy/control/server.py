@@ -20,6 +20,7 @@ from aiohttp import web
 
 from ... import diagnostics
 from ..events import Address, Event, InternalError, ShutdownAsked, encode
+from ..settings.control_messages import Failure, Notices
 from ..supervisor.child import PACKET, receive_settings
 from .api.api import Api, Handler, Metrics, ProcessState, answer, failure
 from .api.bounds import BODY_BYTES
@@ -36,6 +37,7 @@ AT_ONCE = 128
 """Most requests that are answered at one time, streams included."""
 NICE = 5
 SCRAPE_SECONDS = 5.0
+_OF_STATUS = {404: Failure.MISSING, 405: Failure.METHOD, 413: Failure.TOO_LARGE}
 
 
 def metrics_source(address: Address | None) -> Metrics | None:
@@ -76,8 +78,8 @@ class ControlServer:
         held = HeldFrameCopies()
         workers = settings.relays
 
-        def notice(message: dict[str, Any], data: bytes) -> None:
-            relays.notice(message, data)
+        def notice(notice: Notices, data: bytes) -> None:
+            relays.notice(notice, data)
 
         channels = {
             name: AsyncChannel(name, notice if name in workers else None, settings.bells.get(name)) for name in settings.channels
@@ -141,13 +143,13 @@ class ControlServer:
         try:
             self._guard.check(request.headers, sock, with_token=request.path not in OPEN)
         except AccessRefused as error:
-            kind = "unauthorized" if error.status == 401 else "forbidden"
+            kind = Failure.UNAUTHORIZED if error.status == 401 else Failure.FORBIDDEN
             refused = answer({"error": kind, "message": str(error)}, error.status)
             if error.status == 401:
                 refused.headers["WWW-Authenticate"] = "Bearer"
             return refused
         if self._busy >= AT_ONCE:
-            return failure(CommandFailed("busy", f"{AT_ONCE} requests are being answered already"))
+            return failure(CommandFailed(Failure.BUSY, f"{AT_ONCE} requests are being answered already"))
         self._busy += 1
         try:
             response: web.StreamResponse = await handler(request)
@@ -155,7 +157,7 @@ class ControlServer:
         except CommandFailed as error:
             return failure(error)
         except web.HTTPException as error:
-            kind = {404: "missing", 405: "method", 413: "too large"}.get(error.status, "malformed")
+            kind = _OF_STATUS.get(error.status, Failure.MALFORMED)
             refused = answer({"error": kind, "message": error.text or error.reason}, error.status)
             if "Allow" in error.headers:
                 refused.headers["Allow"] = error.headers["Allow"]
@@ -164,7 +166,7 @@ class ControlServer:
             raise
         except Exception as error:  # one request must not end the server
             diagnostics.contained("a request of the control API", error)
-            return failure(CommandFailed("failed", f"{type(error).__name__}: {error}"))
+            return failure(CommandFailed(Failure.FAILED, f"{type(error).__name__}: {error}"))
         finally:
             self._busy -= 1
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...decoder.filter import Filter
 from ...decoder.wire.frame import Direction
+from ..settings.control_messages import HeldNotice, InterceptState
 
 if TYPE_CHECKING:
     from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
@@ -27,20 +28,11 @@ class Intercept:
     passed: int = 0
     failed: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.number,
-            "filter": self.filter.text,
-            "zone": str(self.filter.zone),
-            "request": self.request,
-            "response": self.response,
-            "timeout": self.timeout,
-            "most": self.most,
-            "times_left": self.left,
-            "held": self.held,
-            "passed": self.passed,
-            "failed": self.failed or None,
-        }
+    def state(self) -> InterceptState:
+        return InterceptState(
+            self.number, self.filter.text, str(self.filter.zone), self.request, self.response, self.timeout, self.most, self.left, self.held,
+            self.passed, self.failed or None,
+        )  # fmt: skip
 
 
 class Budget(Protocol):
@@ -62,26 +54,6 @@ class KeptRequest:
 
     def __del__(self) -> None:
         self.budget.bytes -= len(self.frame)  # however its connection forgot it
-
-
-@dataclass(frozen=True, slots=True)
-class HeldNotice:
-    """What the control server gets of a held frame, beside its bytes: the request (of a response), then the frame, with their sizes.
-    `side`: "request" or "response"; `timeout`: seconds; `request_size`: bytes of the request, 0 if the frame is one itself."""
-
-    id: int
-    intercept: int
-    connection: int
-    client: str
-    broker: str
-    side: str
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    time_ns: int
-    timeout: float
-    request_size: int
 
 
 @dataclass(slots=True)

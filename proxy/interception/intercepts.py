@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder import Exchange
 from ...decoder.connection.exchange import State
@@ -20,8 +19,9 @@ from ...decoder.filter import compile, named_zone
 from ...diagnostics import contained
 from ..events import InterceptHeld, InterceptReleased
 from ..ring.clock import now_ns
+from ..settings.control_messages import AddIntercept, FrameHeld, FrameReleased, HeldAction, HeldNotice, InterceptState
 from .frame_editor import KNOWN
-from .held_frames import HeldFrame, HeldNotice, Intercept, KeptRequest
+from .held_frames import HeldFrame, Intercept, KeptRequest
 from .request_frames import exchange_of
 
 if TYPE_CHECKING:
@@ -57,40 +57,24 @@ class Intercepts:
             found |= KNOWN if keys is None else keys
         return frozenset(found)
 
-    def add(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """A new intercept; FilterError if its filter is none. Its description."""
-        text = str(fields["filter"])
-        wanted = compile(text, zone=named_zone(fields["zone"]))
+    def add(self, wanted: AddIntercept) -> InterceptState:
+        """A new intercept; FilterError if its filter is none."""
+        selects = compile(wanted.filter, zone=named_zone(wanted.zone))
         self._intercept_number += 1
-        intercept = Intercept(
-            self._intercept_number,
-            wanted,
-            bool(fields["request"]),
-            bool(fields["response"]),
-            min(float(fields["timeout"]), HIGHEST_TIMEOUT),
-            int(fields["most"]),
-            fields.get("times"),
-        )
+        timeout = min(wanted.timeout, HIGHEST_TIMEOUT)
+        intercept = Intercept(self._intercept_number, selects, wanted.request, wanted.response, timeout, wanted.most, wanted.times)
         if intercept.request:
-            wanted.require_request_only()
+            selects.require_request_only()
         self._all[intercept.number] = intercept
         self._relay.inline_changed()
-        return intercept.to_dict()
+        return intercept.state()
 
-    def take(self, fields: list[dict[str, Any]]) -> None:
+    def take(self, states: Iterable[InterceptState]) -> None:
         """Intercepts of another worker, under their numbers; it counts what they hold."""
-        for each in fields:
-            intercept = Intercept(
-                each["id"],
-                compile(each["filter"], zone=named_zone(each["zone"])),
-                each["request"],
-                each["response"],
-                each["timeout"],
-                each["most"],
-                each["times_left"],
-            )
-            self._all[intercept.number] = intercept
-            self._intercept_number = max(self._intercept_number, intercept.number)
+        for each in states:
+            selects = compile(each.filter, zone=named_zone(each.zone))
+            self._all[each.id] = Intercept(each.id, selects, each.request, each.response, each.timeout, each.most, each.times_left)
+            self._intercept_number = max(self._intercept_number, each.id)
         self._relay.inline_changed()
 
     def spent(self, number: int) -> None:
@@ -99,8 +83,8 @@ class Intercepts:
         if intercept is not None:
             intercept.left = 0
 
-    def listed(self) -> list[dict[str, Any]]:
-        return [intercept.to_dict() for intercept in self._all.values()]
+    def listed(self) -> list[InterceptState]:
+        return [intercept.state() for intercept in self._all.values()]
 
     def remove(self, number: int) -> bool:
         """Whether there was such an intercept. What it holds goes on."""
@@ -207,7 +191,7 @@ class Intercepts:
             timeout=intercept.timeout,
             request_size=len(request),
         )
-        if not relay.commands.notify({"notice": "held", "held": asdict(notice)}, request + frame):
+        if not relay.commands.notify(FrameHeld(notice), request + frame):
             return False
         held = HeldFrame(notice, intercept, connection, original, frame, time.monotonic() + intercept.timeout, note)
         self.bytes += size
@@ -225,25 +209,23 @@ class Intercepts:
 
     # -- decisions -------------------------------------------------------------------------------------------
 
-    def decide(self, number: int, action: str, frame: bytes = b"", how: str = "fin") -> str:
+    def decide(self, number: int, action: HeldAction, frame: bytes = b"", how: str = "fin") -> str:
         """Do with a held frame what was decided: "" if it could be, else why not.
 
-        `action`: "resume" (as `frame`, if there is one), "answer" (a request is not forwarded and answered by
-        `frame`), "drop" (it goes nowhere, and nothing comes instead of it), "close" (its connection, `how`). Frames with
-        their sizes.
+        `frame`: what goes on instead, or answers a request, with its size; `how` its connection is closed.
         """
         held = self.held.get(number)
         if held is None:
             return "gone"
-        if frame and not held.fits(frame, answer=action == "answer"):
+        if frame and not held.fits(frame, answer=action is HeldAction.ANSWER):
             return "the frame has another correlation id, API or version"
-        if action == "close":
+        if action is HeldAction.CLOSE:
             connection = held.connection
             self._let_go(held, "closed")
             connection.close(how)
-        elif action == "drop":
+        elif action is HeldAction.DROP:
             self._drop(held)
-        elif action == "answer" and not held.direction:
+        elif action is HeldAction.ANSWER and not held.direction:
             if held.connection.correlation.unsure:
                 return "the order of responses on this connection is not known yet: resume it, or close the connection"
             self._go_on(held, "answered", answer=frame)
@@ -256,7 +238,7 @@ class Intercepts:
         self.bytes -= len(held.original) + len(held.frame)
         held.intercept.held -= 1
         held.half.paused = bool(held.half.waits)
-        self._relay.commands.notify({"notice": "released", "id": held.number, "how": how})
+        self._relay.commands.notify(FrameReleased(held.number, how))
         self._relay.emit(
             InterceptReleased(
                 held.number, held.connection.number, held.direction, held.notice.api_key, held.notice.correlation_id, how

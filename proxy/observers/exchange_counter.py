@@ -18,7 +18,6 @@ from ... import decoder
 from ...captures.native.accelerator import native
 from ...captures.recording.native_recorder import Backoff, give_to_decoder, give_to_recorder, shape
 from ...decoder import Direction, ExchangeDone
-from ..events import Address
 
 _NEVER = 1 << 62
 
@@ -55,16 +54,7 @@ class ExchangeCounter:
             counts["errors"] += self._context.errors
         return counts
 
-    def opened(
-        self,
-        conn: int,
-        time_ns: int,
-        client: Address,
-        broker: Address,
-        upstream: Address | None = None,
-        failed: str = "",
-        tls: frozenset[str] = frozenset(),
-    ) -> None:
+    def opened(self, conn: int, time_ns: int, *ends: object) -> None:
         self._recorders.pop(conn, None)
         self._connections[conn] = _CountedConnection(conn)
 

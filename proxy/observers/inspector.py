@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC
 from itertools import islice
-from typing import Any
 
 from ...decoder import Exchange
 from ...decoder.findings import Finding, Inspector, Severity
 from ..events import FindingSeen, NotInspected
 from ..ring.clock import now_ns
+from ..settings.control_messages import Answers, Commands, ExchangesKept, Failure, Refused
 from ..supervisor.child import receive_settings
 from ..supervisor.messages import Message
 from .finding_reports import Due, FindingReports, about_as_json
@@ -68,13 +69,12 @@ class InspectingTask:
     def _findings(self) -> list[Finding]:
         return list(self.inspector.findings())
 
-    def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
+    def command(self, number: int, command: Commands, loop: ObserverLoop) -> Answers | None:
         if self._live is None:
-            return {"error": "invalid", "text": f"no such command: {message.get('do')!r}"}
-        number = message.get("id")
-        answer = self._live.command(message, lambda later: loop.answer(number, later))
-        if answer is not None and message["do"] == "kept":
-            answer |= {"lost_bytes": loop.reader.lost_bytes, "lost_chunks": loop.reader.lost_chunks}
+            return Refused(Failure.INVALID, f"no such command: {type(command).__name__}")
+        answer = self._live.command(command, lambda later: loop.answer(number, later))
+        if isinstance(answer, ExchangesKept):
+            return replace(answer, lost_bytes=loop.reader.lost_bytes, lost_chunks=loop.reader.lost_chunks)
         return answer
 
     def supervisor_sent(self, message: Message) -> None: ...

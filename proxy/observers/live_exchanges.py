@@ -10,15 +10,41 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...decoder import Exchange, ExchangeDone
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from ...decoder.filter import Filter, FilterError, compile, named_zone
 from ...decoder.findings import Finding
 from ..ring.clock import now_ns
+from ..settings.control_messages import (
+    Answers,
+    Commands,
+    ConnectionList,
+    ConnectionState,
+    CountKept,
+    ExchangeFound,
+    ExchangePage,
+    ExchangesKept,
+    Failure,
+    FindExchanges,
+    FindingList,
+    FindingState,
+    FindNoted,
+    GetExchange,
+    Json,
+    ListConnections,
+    ListFindings,
+    ListPending,
+    NotedExchanges,
+    PendingExchanges,
+    Refused,
+)
 from .finding_reports import about_as_json
 from .settings import LiveSettings
+
+Reply = Callable[[ExchangePage], None]
 
 QUESTIONS = 64
 """Most questions that are answered at the same time."""
@@ -35,23 +61,15 @@ class LiveConnection:
         self.exchanges = 0
         self.last_ns = opened_ns
         self.client_id: str | None = None
-        self.about: Any = None
+        self.about: PeerInfo | None = None
 
-    def to_dict(self, number: int) -> dict[str, Any]:
+    def state(self, number: int) -> ConnectionState:
         about = self.about
         software = f"{about.software_name} {about.software_version}".strip() if about is not None else ""
-        return {
-            "connection": number,
-            "client": self.client,
-            "broker": self.broker,
-            "opened_ns": self.opened_ns,
-            "last_ns": self.last_ns,
-            "request_bytes": self.bytes[0],
-            "response_bytes": self.bytes[1],
-            "exchanges": self.exchanges,
-            "client_id": self.client_id,
-            "software": software or None,
-        }
+        return ConnectionState(
+            number, self.client, self.broker, self.opened_ns, self.last_ns, self.bytes[0], self.bytes[1], self.exchanges,
+            self.client_id, software or None,
+        )  # fmt: skip
 
 
 class LiveExchanges:
@@ -116,69 +134,53 @@ class LiveExchanges:
         """Drop all questions: the one who asked is gone."""
         self._questions.clear()
 
-    def command(self, message: dict[str, Any], reply: Callable[[dict[str, Any]], Any]) -> dict[str, Any] | None:
+    def command(self, command: Commands, reply: Reply) -> Answers | None:
         """Answer a command of the control server; None if `reply` is called with the answer later."""
-        match message["do"]:
-            case "exchanges":
-                return self._ask(message, reply)
-            case "exchange":
-                stored = self.store.get(int(message["number"]))
+        match command:
+            case FindExchanges():
+                return self._find(command, reply)
+            case GetExchange(number):
+                stored = self.store.get(number)
                 if stored is None:
-                    return {"error": "missing", "text": f"exchange {message['number']} is not here (any more)"}
-                return {"exchange": self.store.described(stored, True, self._values)}
-            case "noted":
-                return {"numbers": self.store.noted((int(conn), str(note), int(when)) for conn, note, when in message["wanted"])}
-            case "pending":
+                    return Refused(Failure.MISSING, f"exchange {number} is not here (any more)")
+                return ExchangeFound(self.store.described(stored, True, self._values))
+            case FindNoted(wanted):
+                return NotedExchanges(self.store.noted(wanted))
+            case ListPending():
                 now = now_ns()
-                return {"exchanges": [self._waiting(exchange, now) for exchange in self._pending()]}
-            case "connections":
-                return {"connections": [c.to_dict(number) for number, c in sorted(self._connections.items())]}
-            case "findings":
-                return {"findings": [_finding(each) for each in self._findings()]}
-            case "kept":
+                return PendingExchanges([self._waiting(exchange, now) for exchange in self._pending()])
+            case ListConnections():
+                return ConnectionList([each.state(number) for number, each in sorted(self._connections.items())])
+            case ListFindings():
+                return FindingList([_finding(each) for each in self._findings()])
+            case CountKept():
                 store = self.store
-                return {"kept": len(store), "bytes": store.bytes, "oldest": store.oldest, "newest": store.newest}
-        return {"error": "invalid", "text": f"no such command: {message['do']!r}"}
+                return ExchangesKept(len(store), store.bytes, store.oldest, store.newest)
+        return Refused(Failure.INVALID, f"no such command: {type(command).__name__}")
 
-    def _ask(self, message: dict[str, Any], reply: Callable[[dict[str, Any]], Any]) -> dict[str, Any] | None:
+    def _find(self, command: FindExchanges, reply: Reply) -> Refused | None:
         if len(self._questions) >= QUESTIONS:
-            return {"error": "busy", "text": f"{QUESTIONS} questions are being answered already"}
+            return Refused(Failure.BUSY, f"{QUESTIONS} questions are being answered already")
         try:
-            wanted = self._filters.of(message.get("filter"), message.get("zone", "UTC"))
+            wanted = self._filters.of(command.filter, command.zone)
         except FilterError as error:
-            return {"error": "invalid", "text": error.message, "start": error.start, "end": error.end}
-        question = Question(
-            self.store,
-            wanted,
-            since=message.get("since"),
-            limit=int(message.get("limit", 100)),
-            wait=float(message.get("wait", 0.0)),
-            bodies=bool(message.get("bodies")),
-            values=self._values,
-            reply=reply,
-        )
+            return Refused(Failure.INVALID, error.message, error.start, error.end)
+        question = Question(self.store, wanted, command, self._values, reply)
         if not question.step():
             self._questions.append(question)
         return None
 
-    def _waiting(self, exchange: Exchange, now: int) -> dict[str, Any]:
+    def _waiting(self, exchange: Exchange, now: int) -> Json:
         found = exchange.to_dict(bodies=False)
         found["pending_ns"] = now - (exchange.request_time_ns or now)
         return found
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "id": finding.id,
-        "severity": str(finding.severity),
-        "seen": finding.seen,
-        "why": finding.why,
-        "remedy": finding.remedy,
-        "injected": finding.injected,
-        "rules": list(finding.rules),
-        "count": finding.count,
-        "about": about_as_json(finding),
-    }
+def _finding(finding: Finding) -> FindingState:
+    return FindingState(
+        finding.id, str(finding.severity), finding.seen, finding.why, finding.remedy, finding.injected, list(finding.rules), finding.count,
+        about_as_json(finding),
+    )  # fmt: skip
 
 
 COUNT = 20_000
@@ -257,7 +259,7 @@ class ExchangeStore:
             found.append(nearest.number if nearest is not None else None)
         return found
 
-    def described(self, stored: Stored, bodies: bool, values: bool) -> dict[str, Any]:
+    def described(self, stored: Stored, bodies: bool, values: bool) -> Json:
         """An exchange as JSON can hold it, with its number as `id`, and what rules and people did to it as `notes`."""
         exchange = stored.exchange.undecoded_copy()
         found = {"id": stored.number, **exchange.to_dict(bodies=bodies and not stored.left_out, values=values)}
@@ -292,27 +294,23 @@ class Filters:
 class Question:
     """Exchanges after a cursor that a filter selects, or the newest of them; it can wait for one to come.
 
-    since: the cursor, None for the newest. reply: called once, with `exchanges` (oldest first), `next` (the cursor to go on with),
-    `lost` (how many after `since` were dropped) and `more` (whether it ended because of `limit`).
+    wanted: the compiled filter of `command`. values: with keys and values of records. reply: called once.
     """
 
     def __init__(
         self,
         store: ExchangeStore,
         wanted: Filter | None,
-        *,
-        since: int | None,
-        limit: int,
-        wait: float,
-        bodies: bool,
+        command: FindExchanges,
         values: bool,
-        reply: Callable[[dict[str, Any]], Any],
+        reply: Reply,
     ) -> None:
         self._store, self._wanted, self._reply = store, wanted, reply
-        self._limit = max(min(limit, MOST), 1)
-        self._bodies, self._values = bodies, values
-        self._until = time.monotonic() + max(min(wait, LONGEST_WAIT), 0.0)
-        self._found: list[dict[str, Any]] = []
+        self._limit = max(min(command.limit, MOST), 1)
+        self._bodies, self._values = command.bodies, values
+        self._until = time.monotonic() + max(min(command.wait, LONGEST_WAIT), 0.0)
+        self._found: list[Json] = []
+        since = command.since
         self._size = 0
         self._backwards = since is None
         self._newest = store.newest
@@ -372,5 +370,5 @@ class Question:
         return False
 
     def _answer(self, cursor: int, more: bool) -> bool:
-        self._reply({"exchanges": self._found, "next": cursor, "lost": self._lost, "more": more})
+        self._reply(ExchangePage(self._found, cursor, self._lost, more))
         return True

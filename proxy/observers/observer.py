@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 from ...diagnostics import contained
 from ..events import Counts, FlightWanted, RecordingFailed
 from ..ring.clock import now_ns
+from ..settings.control_messages import Answers, Commands
 from ..supervisor.child import receive_settings
 from ..supervisor.messages import Message
 from .observer_loop import ObserverLoop, SupervisorLink
@@ -46,8 +46,8 @@ class RecordingTask:
             )
         )
 
-    def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
-        return self._recordings.command(message)
+    def command(self, number: int, command: Commands, loop: ObserverLoop) -> Answers | None:
+        return self._recordings.command(command)
 
     def supervisor_sent(self, message: Message) -> None:
         if not isinstance(message, FlightWanted):

@@ -14,13 +14,14 @@ import select
 import socket
 import sys
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from ... import diagnostics
 from ...diagnostics import contained
 from ..events import Event, InternalError
 from ..ring.merged_rings import RingAccess
 from ..ring.reader import NativeConsumer
+from ..settings.control_messages import Answers, Commands, Failure, Refused, command, packed
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET, Parent
 from ..supervisor.messages import Message, NewControlServer, Stop, decode, encode
@@ -82,8 +83,8 @@ class Task(Protocol):
     def report(self, loop: ObserverLoop) -> None:
         """Called about once a second, and at the end (`loop.feed.finished`)."""
 
-    def command(self, message: dict[str, Any], loop: ObserverLoop) -> dict[str, Any] | None:
-        """Answer a command of the control server; None if the answer comes later (`loop.answer`)."""
+    def command(self, number: int, command: Commands, loop: ObserverLoop) -> Answers | None:
+        """Answer a command of the control server; None if the answer comes later (`loop.answer` with its number)."""
 
     def supervisor_sent(self, message: Message) -> None:
         """Called with a message of the supervisor, other than `Stop` and `NewControlServer`."""
@@ -124,10 +125,10 @@ class ObserverLoop:
         """Whether there is a control server."""
         return self._commands is not None
 
-    def answer(self, number: object, answer: dict[str, Any]) -> None:
+    def answer(self, number: int, answer: Answers) -> None:
         """Answer a command of the control server, if it is still there."""
         if self._commands is not None:
-            self._commands.send({"id": number, **answer})
+            self._commands.send(packed(answer, number))
 
     def run(self) -> None:
         """Until the relay reports that nothing follows, or the supervisor is gone."""
@@ -156,14 +157,16 @@ class ObserverLoop:
     def _serve(self, commands: Channel) -> None:
         """Answer the control server."""
         commands.flush()
-        for message, _ in commands.receive():
+        for packet, _ in commands.receive():
+            number = int(packet.pop("id"))
+            answer: Answers | None
             try:
-                answer = self._task.command(message, self)
+                answer = self._task.command(number, command(packet), self)
             except Exception as error:  # a command may fail; what is observed goes on
                 contained("a command of the control server", error, reported=True)
-                answer = {"error": "failed", "text": f"{type(error).__name__}: {error}"}
+                answer = Refused(Failure.FAILED, f"{type(error).__name__}: {error}")
             if answer is not None:
-                commands.send({"id": message.get("id"), **answer})
+                self.answer(number, answer)
         if commands.closed:
             self._commands = None
 

@@ -11,35 +11,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ...captures import Recorder
 from ...captures.recording.flight_recorder import Failed, FlightReason, FlightRecorder, Full, Written
 from ...errors import BarnabasError
 from .. import events
-from ..events import Address, Event, Recording, RecordingFailed
+from ..events import Event, Recording, RecordingFailed
 from ..ring.clock import now_ns
 from ..ring.reader import NativeRecorders
 from ..ring.ring import NONE
+from ..settings.control_messages import (
+    Answers,
+    Commands,
+    Failure,
+    FlightBegun,
+    FlightState,
+    RecordingState,
+    Refused,
+    RotateRecording,
+    StartRecording,
+    StopRecording,
+    WriteFlight,
+)
 from .exchange_counter import ExchangeCounter
 from .retainer import Retainer
+from .ring_feed import ConnectionEnds
 from .settings import RING, FlightConfig, RecordingConfig
 
 
 class RecordingRefused(BarnabasError):
-    """The command is not possible now. kind: "exists", "missing" or "invalid"."""
+    """The command is not possible now."""
 
-    def __init__(self, kind: str, text: str) -> None:
+    def __init__(self, kind: Failure, text: str) -> None:
         super().__init__(text)
         self.kind = kind
-
-
-class _OpenConnection(NamedTuple):
-    client: Address
-    broker: Address
-    upstream: Address | None
-    tls: frozenset[str]
 
 
 class Recordings:
@@ -63,7 +70,7 @@ class Recordings:
         self._in_ring = False  # the flight recorder's ring is being recorded
         self._emit = emit
         self._before: Counter[str] = Counter()
-        self._connections: dict[int, _OpenConnection] = {}
+        self._connections: dict[int, ConnectionEnds] = {}
         self._seen: set[tuple[int, int]] = set()  # (connection, direction) in which anything has come
         self._unsynced: set[tuple[int, int]] = set()  # those that wait for a frame start
         self._barred: set[int] = set()  # their connections
@@ -83,47 +90,48 @@ class Recordings:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def command(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Do `recording.start`, `.stop`, `.rotate` or `.flight`, if the message is one of these, and return the state."""
+    def command(self, command: Commands) -> Answers:
+        """Carry out a command; the state afterwards, or what became of a flight recording."""
         try:
-            match message["do"]:
-                case "recording.start":
-                    self._start(str(message["directory"]), self._config_for(message))
-                case "recording.stop":
+            match command:
+                case StartRecording():
+                    self._start(command.directory, self._config_for(command))
+                case StopRecording():
                     self._stop()
-                case "recording.rotate":
+                case RotateRecording():
                     if self._recorder is None:
-                        raise RecordingRefused("missing", "nothing is being recorded")
+                        raise RecordingRefused(Failure.MISSING, "nothing is being recorded")
                     self._recorder.rotate()
-                case "recording.flight":
-                    reason = str(message.get("reason") or "asked for")
-                    return self.write_flight(events.FlightWanted("asked", reason, str(message.get("label") or "flight"), now_ns(), {}))
+                case WriteFlight(label, reason):
+                    return self.write_flight(events.FlightWanted("asked", reason or "asked for", label or "flight", now_ns(), {}))
         except RecordingRefused as error:
-            return {"error": error.kind, "text": str(error)}
+            return Refused(error.kind, str(error))
         return self.state()
 
-    def _config_for(self, message: dict[str, Any]) -> RecordingConfig:
-        """How a new recording is cut and kept: as the proxy was started with, except for what the message sets."""
-        given = {name: message[name] for name in self._config.settings() if message.get(name) is not None}
+    def _config_for(self, command: StartRecording) -> RecordingConfig:
+        """How a new recording is cut and kept: as the proxy was started with, except for what the command sets."""
+        given = {each.name: value for each in fields(self._config) if (value := getattr(command, each.name)) is not None}
         try:
-            return RecordingConfig(**self._config.settings() | given)
+            return replace(self._config, **given)
         except ValueError as error:
-            raise RecordingRefused("invalid", str(error)) from None
+            raise RecordingRefused(Failure.INVALID, str(error)) from None
 
-    def state(self) -> dict[str, Any]:
-        """Whether, where and how much is recorded. The flight recorder's ring does not count as a recording."""
+    def state(self) -> RecordingState:
         recorder = None if self._in_ring else self._recorder
         counts = recorder.counts if recorder is not None else {}
         path = recorder.path if recorder is not None else None
-        return {
-            "recording": recorder is not None,
-            "directory": self.directory,
-            "segment": str(path) if path is not None else None,
-            "paused": recorder is not None and path is None,
-            "trouble": self._trouble or None,
-            "counts": counts,
-            "flight": self._flight.state if self._flight is not None else None,
-        }
+        flight = self._flight
+        return RecordingState(
+            recording=recorder is not None,
+            directory=self.directory,
+            segment=str(path) if path is not None else None,
+            paused=recorder is not None and path is None,
+            trouble=self._trouble or None,
+            counts=counts,
+            flight=None if flight is None else FlightState(
+                str(flight.directory), *flight.window, flight.written, flight.counted, str(flight.writing) if flight.writing else None
+            ),
+        )  # fmt: skip
 
     def _begin(self, directory: str, config: RecordingConfig, ring: bool = False) -> None:
         try:
@@ -135,7 +143,7 @@ class Recordings:
                 on_event=self._recorder_event,
             )
         except OSError as error:
-            raise RecordingRefused("invalid", f"{directory}: {(error.strerror or str(error)).lower()}") from None
+            raise RecordingRefused(Failure.INVALID, f"{directory}: {(error.strerror or str(error)).lower()}") from None
         self._recorder = self._consumer = recorder
         self._trouble, self._in_ring, self._source = "", ring, Path(directory)
         if not ring:
@@ -156,7 +164,7 @@ class Recordings:
 
     def _start(self, directory: str, config: RecordingConfig) -> None:
         if self._recorder is not None and not self._in_ring:
-            raise RecordingRefused("exists", f"already recording to {self.directory}: stop that first")
+            raise RecordingRefused(Failure.EXISTS, f"already recording to {self.directory}: stop that first")
         self._close()
         try:
             self._begin(directory, config)
@@ -168,7 +176,7 @@ class Recordings:
 
     def _stop(self) -> None:
         if self._recorder is None or self._in_ring:
-            raise RecordingRefused("missing", "nothing is being recorded")
+            raise RecordingRefused(Failure.MISSING, "nothing is being recorded")
         self._close()
         self._retainer.close()
         self._fall_back()
@@ -182,7 +190,7 @@ class Recordings:
         """Introduce the open connections to the new consumer."""
         now = now_ns()
         for conn, ends in self._connections.items():
-            self._consumer.opened(conn, now, ends.client, ends.broker, ends.upstream, tls=ends.tls)
+            self._consumer.opened(conn, now, *ends)
         self._unsynced = set(self._seen)
         self._barred = {conn for conn, _ in self._seen}
 
@@ -220,12 +228,12 @@ class Recordings:
         if self._recorder is not None:
             self._recorder.rotate()
 
-    def write_flight(self, wanted: events.FlightWanted) -> dict[str, Any]:
+    def write_flight(self, wanted: events.FlightWanted) -> FlightBegun:
         """Write what the flight recorder holds, for a reason found in the traffic or because it was asked for."""
         if self._flight is None:
-            raise RecordingRefused("missing", "there is no flight recorder: start the proxy with --flight DIR")
+            raise RecordingRefused(Failure.MISSING, "there is no flight recorder: start the proxy with --flight DIR")
         reason = FlightReason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
-        return self._flight.trigger(reason, wanted.others)._asdict()
+        return FlightBegun(*self._flight.trigger(reason, wanted.others))
 
     def _flight_event(self, event: Written | Failed | Full) -> None:
         if isinstance(event, Written):
@@ -243,19 +251,10 @@ class Recordings:
         counts.update(self._consumer.counts)
         return dict(counts)
 
-    def opened(
-        self,
-        conn: int,
-        time_ns: int,
-        client: Address,
-        broker: Address,
-        upstream: Address | None = None,
-        failed: str = "",
-        tls: frozenset[str] = frozenset(),
-    ) -> None:
-        if not failed:
-            self._connections[conn] = _OpenConnection(client, broker, upstream, tls)
-        self._consumer.opened(conn, time_ns, client, broker, upstream, failed, tls)
+    def opened(self, conn: int, time_ns: int, ends: ConnectionEnds) -> None:
+        if not ends.failed:
+            self._connections[conn] = ends
+        self._consumer.opened(conn, time_ns, *ends)
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first: int = 0) -> None:
         """`first`: where in `data` the first frame starts, or `ring.NONE`."""

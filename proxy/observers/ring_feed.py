@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from ..events import Address
 from ..ring.reader import Lost, RingRecord
@@ -12,23 +13,32 @@ from ..ring.ring import NONE, Kind
 _DATA = Kind.DATA  # looked up once: this is done for every chunk
 
 
+class ConnectionEnds(NamedTuple):
+    """Between whom a connection is. upstream: the proxy's own end of the leg to the broker. failed: why the broker was not reached, or
+    empty. tls: the legs that use TLS."""
+
+    client: Address
+    broker: Address
+    upstream: Address | None = None
+    failed: str = ""
+    tls: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any]) -> ConnectionEnds:
+        """From the ring's record of a connection."""
+        failed = about.get("failed", "")
+        client, broker, upstream = (tuple(about[name]) for name in ("client", "broker", "upstream"))
+        return cls(client, broker, None if failed else upstream, failed, frozenset(about.get("tls", ())))
+
+
 class Consumer(Protocol):
     """What follows the traffic: `Recordings` or `TrafficDecoder`.
 
     Times are nanoseconds since the epoch; directions are 0 (requests) and 1 (responses).
     """
 
-    def opened(
-        self,
-        conn: int,
-        time_ns: int,
-        client: Address,
-        broker: Address,
-        upstream: Address | None = None,
-        failed: str = "",
-        tls: frozenset[str] = frozenset(),
-    ) -> None:
-        """A connection begins. failed: why its broker was not reached, or empty. tls: the legs that use TLS."""
+    def opened(self, conn: int, time_ns: int, ends: ConnectionEnds) -> None:
+        """A connection begins."""
 
     def data(
         self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
@@ -77,7 +87,7 @@ class RingFeed:
             self.bytes[direction] += len(data)
             consumer.data(conn, direction, time_ns, data, first)
         elif kind == Kind.OPENED:
-            self._opened(conn, time_ns, json.loads(bytes(data)))
+            self._opened(conn, time_ns, ConnectionEnds.of(json.loads(bytes(data))))
         elif kind == Kind.CLOSED:
             self.open -= 1
             self._legs.pop(conn, None)
@@ -93,13 +103,10 @@ class RingFeed:
         elif kind == Kind.STOP:
             self.finished = True
 
-    def _opened(self, conn: int, time_ns: int, about: dict[str, Any]) -> None:
-        failed = about.get("failed", "")
+    def _opened(self, conn: int, time_ns: int, ends: ConnectionEnds) -> None:
         self.open += 1
-        self.opened += 0 if failed else 1
-        client, broker, upstream = (tuple(about[name]) for name in ("client", "broker", "upstream"))
-        tls = frozenset(about.get("tls", ()))
-        self._consumer.opened(conn, time_ns, client, broker, None if failed else upstream, failed, tls)
+        self.opened += 0 if ends.failed else 1
+        self._consumer.opened(conn, time_ns, ends)
 
     def _broker_leg(self, record: RingRecord) -> None:
         """Collect the pieces of a changed frame; `first_frame` counts the bytes still to come."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...captures.recording.flight_recorder import Window
 from ...captures.recording.recording import SEGMENT_BYTES, SEGMENT_SECONDS
@@ -92,10 +91,6 @@ class RecordingConfig:
     @property
     def keep(self) -> Keep:
         return Keep(self.keep_bytes, self.keep_seconds)
-
-    def settings(self) -> dict[str, Any]:
-        """For another process, which makes `RecordingConfig(**settings)` of it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

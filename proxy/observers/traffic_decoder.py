@@ -14,8 +14,9 @@ from ...decoder.connection.connection import Event
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
 from ...diagnostics import contained
-from ..events import Address, show
+from ..events import show
 from ..ring.ring import NONE
+from .ring_feed import ConnectionEnds
 
 EARLY_NOTES = 256
 """Most requests of a connection that have notes before they are seen."""
@@ -56,23 +57,14 @@ class TrafficDecoder:
         for event in events:
             self._pass_on(NonKafkaData(conn, event) if isinstance(event, Opaque) else event)
 
-    def opened(
-        self,
-        conn: int,
-        time_ns: int,
-        client: Address,
-        broker: Address,
-        upstream: Address | None = None,
-        failed: str = "",
-        tls: frozenset[str] = frozenset(),
-    ) -> None:
+    def opened(self, conn: int, time_ns: int, ends: ConnectionEnds) -> None:
         self._now_ns = time_ns
-        ends = show(client), show(broker)
-        if failed:
-            self._failed[conn] = failed
+        shown = show(ends.client), show(ends.broker)
+        if ends.failed:
+            self._failed[conn] = ends.failed
         else:
-            self._connections[conn] = Connection(conn, *ends, topics=self._topics)
-        self._pass_on(Opened(conn, *ends, time_ns, not failed, tls=tls))
+            self._connections[conn] = Connection(conn, *shown, topics=self._topics)
+        self._pass_on(Opened(conn, *shown, time_ns, not ends.failed, tls=ends.tls))
 
     def data(
         self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE

@@ -1,28 +1,26 @@
 """Commands to the relay: from the control server by a channel of its own, and from the supervisor over the control socket, by which
 workers hand each other listeners, too.
 
-Each is a JSON object with `do`; where it has an `id`, an answer with the same `id` goes back: its fields, or `error`
-(a kind: "missing", "exists", "invalid") and `text`. Nothing here waits. When the control server goes, whatever waits
+Those of the control server are described in `settings.control_messages`. Nothing here waits. When the control server goes, whatever waits
 for its decisions goes on.
 """
 
 from __future__ import annotations
 
 import socket
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder.filter import FilterError
 from ..events import Address, RulesKept, RulesReplaced
-from ..interception.rules.live_rules import NoSuchRule, RuleEntry, RuleExists
+from ..interception.rules.live_rules import NoSuchRule, RuleExists
+from ..settings import control_messages as control
+from ..settings.control_messages import Answers, Failure, Json, Refused
 from ..supervisor import messages
 from ..supervisor.channel import Channel
 from ..supervisor.child import PACKET
 
 if TYPE_CHECKING:
     from .interfaces import RelayInterface
-
-Answer = dict[str, Any]
 
 
 class Commands:
@@ -35,9 +33,13 @@ class Commands:
 
     # -- the channel -----------------------------------------------------------------------------------------
 
-    def notify(self, message: dict[str, Any], data: bytes = b"") -> bool:
+    def notify(self, notice: control.Notices, data: bytes = b"") -> bool:
         """Send a notice to the control server; whether it is there."""
-        return self._channel is not None and self._channel.send(message, data)
+        return self._channel is not None and self._channel.send(control.packed(notice), data)
+
+    def _answer(self, number: int, answer: Answers) -> None:
+        if self._channel is not None:
+            self._channel.send(control.packed(answer, number))
 
     def renew(self, channel: Channel) -> None:
         """Another control server asks from now on."""
@@ -53,111 +55,107 @@ class Commands:
         if channel is None:
             return
         channel.flush()
-        for message, data in channel.receive():
-            if message.get("do") == "wait":
-                self._wait(message)
-            elif message.get("do") == "forget":
-                self._relay.rules.forget(self._waits.pop(message["wait"], 0))
-            else:
-                channel.send({"id": message.get("id"), **self.do(message, data)})
+        for packet, data in channel.receive():
+            number = int(packet.pop("id"))
+            answer = self._carry_out(number, packet, data)
+            if answer is not None:
+                self._answer(number, answer)
         if channel.closed:
             self._channel = None
             self._relay.lost_control(channel)
 
-    def do(self, message: dict[str, Any], data: bytes = b"") -> Answer:
-        """Carry a command out; its answer."""
+    def _carry_out(self, number: int, packet: Json, data: bytes) -> Answers | None:
+        """Carry a command out; its answer, None if that comes later."""
         try:
-            return self._do(message, data)
+            return self._do(number, control.command(packet), data)
         except NoSuchRule as error:
-            return {"error": "missing", "text": str(error.args[0])}
+            return Refused(Failure.MISSING, str(error.args[0]))
         except RuleExists as error:
-            return {"error": "exists", "text": str(error)}
+            return Refused(Failure.EXISTS, str(error))
         except FilterError as error:
-            return {"error": "invalid", "text": error.message, "start": error.start, "end": error.end}
+            return Refused(Failure.INVALID, error.message, error.start, error.end)
         except (KeyError, TypeError, ValueError) as error:
-            return {"error": "invalid", "text": f"{type(error).__name__}: {error}"}
+            return Refused(Failure.INVALID, f"{type(error).__name__}: {error}")
 
-    def _do(self, message: dict[str, Any], data: bytes) -> Answer:
+    def _do(self, asked: int, command: control.Commands, data: bytes) -> Answers | None:
         relay, rules, intercepts = self._relay, self._relay.rules, self._relay.intercepts
-        match message:
-            case {"do": "rules"}:
-                return {"rules": rules.listed()}
-            case {"do": "rules.add", "rules": added}:
-                rules.add([RuleEntry.from_dict(each) for each in added])
-                return {"rules": rules.listed()}
-            case {"do": "rules.put", "rule": rule}:
-                created = rules.put(RuleEntry.from_dict(rule))
-                return {"rules": rules.listed(), "created": created}
-            case {"do": "rules.replace", "rules": replacing}:
-                rules.replace_all([RuleEntry.from_dict(each) for each in replacing])
-                return {"rules": rules.listed()}
-            case {"do": "rules.dump"}:
-                return {"standing": rules.dump()}
-            case {"do": "rules.remove", "name": name}:
+        match command:
+            case control.ListRules():
+                return control.RuleList(rules.listed())
+            case control.AddRules(added):
+                rules.add(added)
+                return control.RuleList(rules.listed())
+            case control.PutRule(rule):
+                created = rules.put(rule)
+                return control.RulePut(rules.listed(), created)
+            case control.ReplaceRules(replacing):
+                rules.replace_all(replacing)
+                return control.RuleList(rules.listed())
+            case control.DumpRules():
+                return control.RuleEntries(rules.entries())
+            case control.RemoveRule(name):
                 rules.remove(name)
-                return {"rules": rules.listed()}
-            case {"do": "rules.enable", "name": name, "enabled": enabled}:
-                rules.enable(name, bool(enabled))
-                return {"rules": rules.listed()}
-            case {"do": "rules.hits", "name": name}:
-                return rules.hits(name, int(message.get("since", 0)))
-            case {"do": "brokers"}:
+                return control.RuleList(rules.listed())
+            case control.EnableRule(name, enabled):
+                rules.enable(name, enabled)
+                return control.RuleList(rules.listed())
+            case control.ListHits(name, since):
+                return rules.hits(name, since)
+            case control.AwaitHits(name, hits):
+                self._wait(asked, name, hits)
+                return None
+            case control.ForgetWait(wait):
+                rules.forget(self._waits.pop(wait, 0))
+                return None
+            case control.ListBrokers():
                 relay.addresses.catch_up()
-                return {"brokers": [asdict(found) for found in relay.addresses.found], "down": relay.down.named}
-            case {"do": "brokers.down", "brokers": brokers}:
-                relay.down.replace((str(host), int(port)) for host, port in brokers)
-                return {"brokers": relay.down.named}
-            case {"do": "plugins"}:
-                return {"plugins": relay.plugins.listed() if relay.plugins is not None else []}
-            case {"do": "close", "connection": number, "how": "fin" | "rst" as how}:
-                connection = relay.connections.get(int(number))
+                return control.BrokerList(relay.addresses.found, list(relay.down.named))
+            case control.KeepBrokersDown(brokers):
+                relay.down.replace(brokers)
+                return control.BrokersKeptDown(list(relay.down.named))
+            case control.ListPlugins():
+                return control.PluginList(relay.plugins.listed() if relay.plugins is not None else [])
+            case control.CloseConnection(number, how):
+                connection = relay.connections.get(number)
                 if connection is None:
-                    return {"error": "missing", "text": f"no connection {number} is open"}
+                    return Refused(Failure.MISSING, f"no connection {number} is open")
                 connection.close(how, "control API")
-                return {"closed": number, "how": how}
-            case {"do": "intercepts"}:
-                return {"intercepts": intercepts.listed()}
-            case {"do": "intercepts.add"}:
-                if self._channel is None:
-                    raise ValueError("there is nobody to decide")
-                return {"intercept": intercepts.add(message)}
-            case {"do": "intercepts.remove", "intercept": number}:
-                if not intercepts.remove(int(number)):
-                    return {"error": "missing", "text": f"there is no intercept {number}"}
-                return {"removed": number}
-            case {"do": "intercepts.take", "intercepts": taken}:
+                return control.ConnectionClosed(number, how)
+            case control.ListIntercepts():
+                return control.InterceptList(intercepts.listed())
+            case control.AddIntercept():
+                return control.InterceptAdded(intercepts.add(command))
+            case control.RemoveIntercept(number):
+                if not intercepts.remove(number):
+                    return Refused(Failure.MISSING, f"there is no intercept {number}")
+                return control.Removed(number)
+            case control.TakeIntercepts(taken):
                 intercepts.take(taken)
-                return {"intercepts": intercepts.listed()}
-            case {"do": "intercepts.spent", "intercept": number}:
-                intercepts.spent(int(number))
-                return {}
-            case {"do": "decide", "held": held, "action": action}:
-                refused = intercepts.decide(int(held), str(action), data, str(message.get("how", "fin")))
+                return control.InterceptList(intercepts.listed())
+            case control.SpendIntercept(number):
+                intercepts.spent(number)
+                return control.Done()
+            case control.Decide(held, action, how):
+                refused = intercepts.decide(held, action, data, how)
                 if refused:
-                    return {"error": "invalid", "text": refused} if refused != "gone" else _not_held(held)
-                return {"held": held, "action": action}
-            case {"do": "extend", "held": held, "seconds": seconds}:
-                return {"held": held} if intercepts.extend(int(held), float(seconds)) else _not_held(held)
-        return {"error": "invalid", "text": f"the relay knows no command {message.get('do')!r} with these fields"}
+                    return Refused(Failure.INVALID, refused) if refused != "gone" else _not_held(held)
+                return control.Done()
+            case control.ExtendHold(held, seconds):
+                return control.Done() if intercepts.extend(held, seconds) else _not_held(held)
+        return Refused(Failure.INVALID, f"the relay knows no command {type(command).__name__}")
 
-    def _wait(self, message: dict[str, Any]) -> None:
-        asked = message["id"]
-
-        def on_hits(hits: int) -> None:
+    def _wait(self, asked: int, name: str, hits: int) -> None:
+        def on_hits(count: int) -> None:
             self._waits.pop(asked, None)
-            self.notify({"id": asked, "hits": hits})
+            self._answer(asked, control.HitCount(count))
 
-        try:
-            number = self._relay.rules.wait(message["name"], int(message["hits"]), on_hits)
-        except NoSuchRule as error:
-            self.notify({"id": asked, "error": "missing", "text": str(error.args[0])})
-            return
+        number = self._relay.rules.wait(name, hits, on_hits)
         if number is not None:
             self._waits[asked] = number
 
 
-def _not_held(held: object) -> Answer:
-    return {"error": "missing", "text": f"held {held} does not wait any more"}
+def _not_held(held: int) -> Refused:
+    return Refused(Failure.MISSING, f"held {held} does not wait any more")
 
 
 class SupervisorCommands:
@@ -169,9 +167,8 @@ class SupervisorCommands:
 
     def readable(self, _: int) -> None:
         """The control socket can be read."""
-        control = self._relay.control
         try:
-            packet, fds, _flags, _from = socket.recv_fds(control, PACKET, 4)
+            packet, fds, _flags, _from = socket.recv_fds(self._relay.control, PACKET, 4)
         except BlockingIOError:
             return
         except OSError:
@@ -201,8 +198,8 @@ class SupervisorCommands:
                     relay.acceptor.add(listener, broker)
             case messages.ReplaceFileRules(rules):
                 try:
-                    relay.rules.replace_file([RuleEntry.from_file(each) for each in rules])
-                    relay.emit(RulesReplaced(tuple(rule["name"] for rule in relay.rules.listed())))
+                    relay.rules.replace_file(rules)
+                    relay.emit(RulesReplaced(tuple(rule.name for rule in relay.rules.listed())))
                 except RuleExists as error:
                     relay.emit(RulesKept(str(error)))
 
@@ -222,11 +219,11 @@ class SupervisorCommands:
                 self._send(message, listener)
 
     def _send(self, message: messages.ListenerOpened | messages.ListenerClosed, listener: socket.socket | None) -> None:
-        control, packet = self._relay.control, messages.encode(message)
+        supervisor, packet = self._relay.control, messages.encode(message)
         try:
             if listener is None:
-                control.send(packet, socket.MSG_DONTWAIT)
+                supervisor.send(packet, socket.MSG_DONTWAIT)
             else:
-                socket.send_fds(control, [packet], [listener.fileno()], socket.MSG_DONTWAIT)
+                socket.send_fds(supervisor, [packet], [listener.fileno()], socket.MSG_DONTWAIT)
         except OSError:
             self._unsent.append((message, listener))  # no room now

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from itertools import repeat
 from pathlib import Path
@@ -66,7 +67,8 @@ def _by_name(kinds: UnionType) -> dict[str, type]:
 @cache
 def _converted(kind: type) -> dict[str, Any]:
     """The fields of a dataclass that JSON does not hold as they are, with their types."""
-    return {name: each for name, each in get_type_hints(kind).items() if each not in (int, float, str, bool, Any)}
+    hints = get_type_hints(kind)
+    return {each.name: hints[each.name] for each in fields(kind) if hints[each.name] not in (int, float, str, bool, Any)}
 
 
 def _restored(kind: Any, value: Any) -> Any:
@@ -82,6 +84,8 @@ def _restored(kind: Any, value: Any) -> Any:
         return [_restored(of[0], item) for item in value]
     if origin in (dict, Mapping):
         return {of[0](key): _restored(of[1], item) for key, item in value.items()}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
     if is_dataclass(kind):

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from typing import Any
+from typing import Any, NamedTuple
+
+from ..settings.serialization import to_plain
 
 HEAD = struct.Struct(">II")
 LIMIT = 96 << 20
@@ -18,12 +20,17 @@ LIMIT = 96 << 20
 PACKET_LIMIT = 72 << 20
 _RECEIVE = 256 * 1024
 
-Packet = tuple[dict[str, Any], bytes]
+
+class Packet(NamedTuple):
+    """A JSON object, and the bytes that go with it."""
+
+    message: dict[str, Any]
+    data: bytes
 
 
 def pack(message: dict[str, Any], data: bytes = b"") -> bytes:
-    """One packet as bytes."""
-    text = json.dumps(message).encode()
+    """One packet as bytes. Values of `message` may be dataclasses."""
+    text = json.dumps(message, default=to_plain).encode()
     return HEAD.pack(len(text), len(data)) + text + data
 
 
@@ -46,7 +53,7 @@ class Unpacker:
             if len(buffer) - begin < text + blob:
                 break
             at = begin + text + blob
-            found.append((json.loads(buffer[begin : begin + text]), bytes(buffer[begin + text : at])))
+            found.append(Packet(json.loads(buffer[begin : begin + text]), bytes(buffer[begin + text : at])))
         del buffer[:at]
         return found
 

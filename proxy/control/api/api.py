@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from ....decoder.filter import named_zone
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
+from ...settings.control_messages import Failure, Json, RemoveIntercept
+from ...settings.serialization import to_plain
 from ..async_channel import AsyncChannel, CommandFailed
 from ..held_frame_copies import HeldFrameCopies
 from ..history import EventHistory
@@ -25,8 +26,10 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """From an Accept header to (text, content type): what `GET /metrics` answers."""
 Handler = Callable[["Api", web.Request], Awaitable[web.StreamResponse]]
 
-STATUS = {"too large": 413, "missing": 404, "exists": 409, "invalid": 422, "malformed": 400, "busy": 503, "gone": 503, "failed": 500}
-"""HTTP status by kind of failure."""
+STATUS = {
+    Failure.MALFORMED: 400, Failure.MISSING: 404, Failure.EXISTS: 409, Failure.TOO_LARGE: 413, Failure.INVALID: 422, Failure.FAILED: 500,
+    Failure.BUSY: 503, Failure.GONE: 503,
+}  # fmt: skip
 HEARTBEAT_SECONDS = 10.0
 """How often a stream without events sends a comment, so that a vanished reader is noticed."""
 
@@ -41,7 +44,7 @@ class ProcessState(NamedTuple):
     def alive(self) -> bool:
         return self.code is None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         return {"alive": self.alive} | {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -67,7 +70,7 @@ class Api:
     async def remove_intercept(self, number: int) -> None:
         """Remove an intercept whose lease has run out, if the relay still has it."""
         with contextlib.suppress(CommandFailed):
-            await self.relays.ask("intercepts.remove", intercept=number)
+            await self.relays.ask(RemoveIntercept(number))
 
     def on_event(self, event: Event) -> None:
         """Take an event of the proxy."""
@@ -119,21 +122,21 @@ class Api:
         return self.info.show_values
 
 
-def answer(body: Any, status: int = 200) -> web.Response:
-    """JSON, in UTF-8."""
-    text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+def answer(body: object, status: int = 200) -> web.Response:
+    """JSON, in UTF-8. `body`, and what is in it, may be dataclasses."""
+    text = json.dumps(body, ensure_ascii=False, default=to_plain).encode("utf-8", "replace")
     return web.Response(body=text, status=status, content_type="application/json", charset="utf-8")
 
 
 def failure(error: CommandFailed) -> web.Response:
     """A failure as JSON: `error` (its kind), `message`, and where in a filter, if that is where."""
-    return answer({"error": error.kind, "message": str(error), **error.more}, STATUS.get(error.kind, 500))
+    return answer({"error": error.kind, "message": str(error), **error.more}, STATUS[error.kind])
 
 
 # -- reading requests ------------------------------------------------------------------------------------------
 
 
-async def body_of(request: web.Request) -> dict[str, Any]:
+async def body_of(request: web.Request) -> Json:
     """A JSON object; CommandFailed if the body is none. An empty body is an empty object."""
     text = await text_of(request)
     if not text.strip():
@@ -141,11 +144,11 @@ async def body_of(request: web.Request) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise CommandFailed("malformed", f"the body is not JSON: {error}") from None
+        raise CommandFailed(Failure.MALFORMED, f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise CommandFailed("malformed", "the body is nested too deep") from None
+        raise CommandFailed(Failure.MALFORMED, "the body is nested too deep") from None
     if not isinstance(found, dict):
-        raise CommandFailed("malformed", "the body is a JSON object")
+        raise CommandFailed(Failure.MALFORMED, "the body is a JSON object")
     return found
 
 
@@ -153,14 +156,7 @@ async def text_of(request: web.Request) -> str:
     try:
         return (await request.read()).decode()
     except UnicodeDecodeError:
-        raise CommandFailed("malformed", "the body is not UTF-8 text") from None
-
-
-def reject_unknown(given: dict[str, Any], *known: str) -> None:
-    """Raises CommandFailed for an unknown field."""
-    for name in given:
-        if name not in known:
-            raise CommandFailed("invalid", f"no field {name!r} here, only {', '.join(known)}")
+        raise CommandFailed(Failure.MALFORMED, "the body is not UTF-8 text") from None
 
 
 def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
@@ -175,9 +171,9 @@ def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
         if whole and isinstance(given, float) and given != value:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise CommandFailed("invalid", f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
+        raise CommandFailed(Failure.INVALID, f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
     if not low <= value <= high:
-        raise CommandFailed("invalid", f"{name} is from {low:g} to {high:g}")
+        raise CommandFailed(Failure.INVALID, f"{name} is from {low:g} to {high:g}")
     return value
 
 
@@ -186,25 +182,14 @@ def flag(name: str, given: str | None) -> bool:
         return False
     if given in ("", "1", "true", "yes"):
         return True
-    raise CommandFailed("invalid", f"{name} is 0 or 1 and not {given!r}")
-
-
-def zone(name: str, given: Any) -> str:
-    """The name of a time zone; UTC where nothing is given."""
-    try:
-        if given is not None and not isinstance(given, str):
-            raise ValueError(f"a name and not {given!r}")
-        named_zone(given or "UTC")
-    except ValueError as error:
-        raise CommandFailed("invalid", f"{name}: {error}") from None
-    return given or "UTC"
+    raise CommandFailed(Failure.INVALID, f"{name} is 0 or 1 and not {given!r}")
 
 
 def in_path(request: web.Request, name: str) -> int:
     """A number in the path."""
     text = request.match_info[name]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise CommandFailed("missing", f"{text!r} is no number")
+        raise CommandFailed(Failure.MISSING, f"{text!r} is no number")
     return int(text)
 
 

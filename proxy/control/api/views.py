@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from typing import TypeVar
 
 from aiohttp import web
 
 from ...events import Counts, Listening
+from ...settings.control_messages import (
+    Command,
+    CountKept,
+    Failure,
+    FindExchanges,
+    GetExchange,
+    GetRecording,
+    ListBrokers,
+    ListConnections,
+    ListFindings,
+    ListPending,
+    ListPlugins,
+    ListRules,
+)
 from ..async_channel import AsyncChannel, CommandFailed
 from ..relays import Relays
-from .api import HEARTBEAT_SECONDS, Api, answer, cursor_of, flag, in_path, number, send_event, stream, zone
+from .api import HEARTBEAT_SECONDS, Api, answer, cursor_of, flag, in_path, number, send_event, stream
+from .bodies import zone
 from .bounds import CURSOR, LIMIT, WAIT
 
+A = TypeVar("A")
 
-async def _or_none(channel: AsyncChannel | Relays, do: str) -> dict[str, object] | None:
+
+async def _or_none(channel: AsyncChannel | Relays, command: Command[A]) -> A | None:
     try:
-        return await channel.ask(do, within=3.0)
+        return await channel.ask(command, within=3.0)
     except CommandFailed:
         return None
 
@@ -24,10 +42,9 @@ async def _or_none(channel: AsyncChannel | Relays, do: str) -> dict[str, object]
 async def status(api: Api, request: web.Request) -> web.Response:
     info = api.info
     counts = api.latest.get("Counts")
-    kept = await _or_none(api.inspector, "kept")
-    recording = await _or_none(api.observer, "recording")
-    rules = await _or_none(api.relays, "rules")
-    listed = rules["rules"] if rules else []
+    kept = await _or_none(api.inspector, CountKept())
+    recording = await _or_none(api.observer, GetRecording())
+    rules = await _or_none(api.relays, ListRules())
     observed = asdict(counts) if isinstance(counts, Counts) else {}
     return answer(
         {
@@ -41,11 +58,11 @@ async def status(api: Api, request: web.Request) -> web.Response:
             "counts": {name: observed.get(name, 0) for name in _COUNTED},
             "lost": {
                 "observer_bytes": observed.get("lost_bytes", 0), "observer_chunks": observed.get("lost_chunks", 0),
-                "inspector_bytes": kept["lost_bytes"] if kept else 0, "events": api.history.missed,
+                "inspector_bytes": kept.lost_bytes if kept else 0, "events": api.history.missed,
             },
-            "exchanges": {name: kept[name] if kept else 0 for name in ("kept", "bytes", "oldest", "newest")},
+            "exchanges": {name: getattr(kept, name, 0) for name in ("kept", "bytes", "oldest", "newest")},
             "recording": recording,
-            "rules": len(listed) if isinstance(listed, list) else 0,
+            "rules": len(rules.rules) if rules else 0,
             "held": len(api.held.listed()),
             "insecure": info.insecure,
         }
@@ -64,7 +81,7 @@ def _health(api: Api, fine: bool) -> web.Response:
     down = api.down
     health: dict[str, object] = {"live": api.live, "ready": api.live and not down, "down": down}
     if not fine:
-        health |= {"error": "gone", "message": f"not running: {', '.join(down)}"}
+        health |= {"error": Failure.GONE, "message": f"not running: {', '.join(down)}"}
     return answer(health, 200 if fine else 503)
 
 
@@ -72,49 +89,47 @@ _COUNTED = ("connections", "opened", "exchanges", "errors", "undecoded", "reques
 
 
 async def plugins(api: Api, request: web.Request) -> web.Response:
-    return answer({"plugins": (await api.relays.ask("plugins"))["plugins"]})
+    return answer(await api.relays.ask(ListPlugins()))
 
 
 async def brokers(api: Api, request: web.Request) -> web.Response:
-    known = await api.relays.ask("brokers")
-    found, down = known["brokers"], known["down"]
+    known = await api.relays.ask(ListBrokers())
+    down = known.down
     listening = api.latest.get("Listening")
     own = listening.address if isinstance(listening, Listening) else api.info.listen
-    upstream = list(api.info.upstream)
-    first = {"node": -1, "broker": upstream, "listen": list(own), "bootstrap": True, "down": upstream in down}
+    upstream = api.info.upstream
+    first = {"node": -1, "broker": upstream, "listen": own, "bootstrap": True, "down": upstream in down}
     rest = [
-        {"node": each["node"], "broker": each["broker"], "listen": each["address"], "bootstrap": False, "down": each["broker"] in down}
-        for each in found
+        {"node": each.node, "broker": each.broker, "listen": each.address, "bootstrap": False, "down": each.broker in down}
+        for each in known.found
     ]
     return answer({"brokers": [first, *rest]})
 
 
 async def connections(api: Api, request: web.Request) -> web.Response:
-    return answer({"connections": (await api.inspector.ask("connections"))["connections"]})
+    return answer(await api.inspector.ask(ListConnections()))
 
 
 async def exchanges(api: Api, request: web.Request) -> web.Response:
     query = request.query
     wait = number("wait", query.get("wait"), WAIT, whole=False)
-    found = await api.inspector.ask(
-        "exchanges",
-        within=wait + 30.0,
-        filter=query.get("filter"),
-        zone=zone("zone", query.get("zone")),
-        since=number("since", query.get("since"), CURSOR),
-        limit=number("limit", query.get("limit"), LIMIT),
-        wait=wait,
-        bodies=flag("bodies", query.get("bodies")),
+    wanted = FindExchanges(
+        query.get("filter"),
+        zone("zone", query.get("zone")),
+        number("since", query.get("since"), CURSOR),
+        number("limit", query.get("limit"), LIMIT),
+        wait,
+        flag("bodies", query.get("bodies")),
     )
-    return answer(found)
+    return answer(await api.inspector.ask(wanted, within=wait + 30.0))
 
 
 async def exchange(api: Api, request: web.Request) -> web.Response:
-    return answer((await api.inspector.ask("exchange", number=in_path(request, "id")))["exchange"])
+    return answer((await api.inspector.ask(GetExchange(in_path(request, "id")))).exchange)
 
 
 async def pending(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.inspector.ask("pending"))
+    return answer(await api.inspector.ask(ListPending()))
 
 
 async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse:
@@ -123,33 +138,25 @@ async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse
     times_in = zone("zone", query.get("zone"))
     cursor = cursor_of(request)
     if cursor is None:
-        cursor = int((await api.inspector.ask("kept"))["newest"])
+        cursor = (await api.inspector.ask(CountKept())).newest
     # Asked once before the answer begins, so that a wrong filter is an error and not a stream.
-    await api.inspector.ask("exchanges", filter=wanted, zone=times_in, since=cursor, limit=1)
+    await api.inspector.ask(FindExchanges(wanted, times_in, cursor, 1))
     response = await stream(request, cursor)
     while True:
-        found = await api.inspector.ask(
-            "exchanges",
-            within=HEARTBEAT_SECONDS + 30.0,
-            filter=wanted,
-            zone=times_in,
-            since=cursor,
-            limit=200,
-            wait=HEARTBEAT_SECONDS,
-            bodies=bodies,
-        )
-        if found["lost"]:
-            await send_event(response, "lost", {"exchanges": found["lost"]}, found["next"] if not found["exchanges"] else None)
-        for each in found["exchanges"]:
+        following = FindExchanges(wanted, times_in, cursor, 200, HEARTBEAT_SECONDS, bodies)
+        found = await api.inspector.ask(following, within=HEARTBEAT_SECONDS + 30.0)
+        if found.lost:
+            await send_event(response, "lost", {"exchanges": found.lost}, found.next if not found.exchanges else None)
+        for each in found.exchanges:
             await send_event(response, "exchange", each, each["id"])
-        cursor = int(found["next"])
-        if not found["exchanges"]:
+        cursor = found.next
+        if not found.exchanges:
             # The cursor moves on over what the filter leaves out, so that a reader that comes again need not.
             await response.write(f"id: {cursor}\n: nothing new\n\n".encode())
 
 
 async def findings(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.inspector.ask("findings"))
+    return answer(await api.inspector.ask(ListFindings()))
 
 
 async def events(api: Api, request: web.Request) -> web.Response:
@@ -185,9 +192,9 @@ async def events_stream(api: Api, request: web.Request) -> web.StreamResponse:
 
 async def metrics(api: Api, request: web.Request) -> web.Response:
     if api.metrics is None:
-        raise CommandFailed("missing", "this proxy keeps no metrics: start it with --metrics HOST:PORT")
+        raise CommandFailed(Failure.MISSING, "this proxy keeps no metrics: start it with --metrics HOST:PORT")
     try:
         text, kind = await api.metrics(request.headers.get("Accept", ""))
     except (OSError, TimeoutError, ValueError) as error:
-        raise CommandFailed("gone", f"the metrics cannot be read: {error or type(error).__name__}") from None
+        raise CommandFailed(Failure.GONE, f"the metrics cannot be read: {error or type(error).__name__}") from None
     return web.Response(body=text, headers={"Content-Type": kind})

@@ -30,7 +30,7 @@ from ...settings.serialization import from_named
 from ...supervisor.child import PACKET, receive_settings
 from . import host
 from .config import PluginsConfig
-from .messages import AcceptVersion, ForkServerEvent, KillHost, StartHost, ToForkServer
+from .messages import AcceptVersion, ForkServerEvent, ForkServerEventKind, KillHost, StartHost, ToForkServer
 
 LOOK_SECONDS = 0.15
 """How often files are looked at."""
@@ -76,7 +76,7 @@ class PluginForkServer:
         for pid in self._hosts:
             _kill(pid)
 
-    def _report(self, kind: str, number: int = 0, text: str = "") -> None:
+    def _report(self, kind: ForkServerEventKind, number: int = 0, text: str = "") -> None:
         try:
             self._control.send(json.dumps(ForkServerEvent(kind, number, text)).encode())
         except OSError:
@@ -118,7 +118,7 @@ class PluginForkServer:
         except PluginError as error:
             for fd in fds:
                 os.close(fd)
-            self._report("failed", number, str(error))
+            self._report(ForkServerEventKind.FAILED, number, str(error))
             return
         pid = os.fork()
         if pid == 0:
@@ -162,7 +162,7 @@ class PluginForkServer:
             if number is not None:
                 code = os.waitstatus_to_exitcode(status)
                 how = f"exit status {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-                self._report("ended", number, how)
+                self._report(ForkServerEventKind.ENDED, number, how)
 
     def _look(self) -> None:
         """Report files that were saved, once they have been the same for two looks: while it is saved a file may be empty or gone
@@ -177,7 +177,7 @@ class PluginForkServer:
                 changed = True
             self._saving[path] = now
         if changed:
-            self._report("changed")
+            self._report(ForkServerEventKind.CHANGED)
 
 
 def _kill(pid: int) -> None:

@@ -7,8 +7,8 @@ import os
 import select
 import socket
 import time
-from typing import Any
 
+from ....plugins.hooks.plugin import PluginDescription
 from ....plugins.hooks.sources import PluginError
 from ...settings.serialization import from_named, to_named
 from ...supervisor.channel import Channel
@@ -32,7 +32,7 @@ class HostProcess:
         self.fresh = fresh
         self.channel = channel
         self.running_hook = running_hook
-        self.plugins: list[dict[str, Any]] = []
+        self.plugins: list[PluginDescription] = []
         self.ready = False
         self.over = False
         """Whether it has reported why it ends."""
@@ -97,7 +97,8 @@ class ForkServerClient:
                 packet = b""
             if not packet:
                 return found or None
-            found.append(messages.ForkServerEvent(*json.loads(packet)))
+            kind, number, text = json.loads(packet)
+            found.append(messages.ForkServerEvent(messages.ForkServerEventKind(kind), number, text))
 
     def close(self) -> None:
         """End it, and its hosts with it."""
@@ -105,7 +106,7 @@ class ForkServerClient:
         wait_or_kill(self._child, END_SECONDS)
 
 
-def check(config: PluginsConfig) -> list[dict[str, Any]]:
+def check(config: PluginsConfig) -> list[PluginDescription]:
     """Descriptions of the plugins (`Plugin.describe`); PluginError with file and line of what is wrong."""
     for source in config.sources:
         source.read()
@@ -132,10 +133,11 @@ def check(config: PluginsConfig) -> list[dict[str, Any]]:
                 ended = True
                 poll.unregister(host.channel.fileno())
             events = forkserver.receive()
-            for event in events if events is not None else [messages.ForkServerEvent("ended", 0, "the process that starts it is gone")]:
-                if event.kind == "failed":
+            gone = messages.ForkServerEvent(messages.ForkServerEventKind.ENDED, 0, "the process that starts it is gone")
+            for event in events if events is not None else [gone]:
+                if event.kind is messages.ForkServerEventKind.FAILED:
                     raise PluginError(event.text)
-                if event.kind == "ended":
+                if event.kind is messages.ForkServerEventKind.ENDED:
                     raise PluginError(f"{_names(config)}: the process ended while it was loaded: {event.text}")
         raise PluginError(
             f"{_names(config)}: not loaded within {LOAD_SECONDS:g} s: what is outside of its methods takes too long"

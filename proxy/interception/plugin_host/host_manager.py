@@ -12,6 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ....plugins.hooks.plugin import PluginDescription
 from ...events import PluginDisabled, PluginFault, PluginHangs, PluginSaid, PluginsKept, PluginsLoaded
 from ...relay.io import polling
 from . import messages
@@ -57,7 +58,7 @@ class HostManager:
         self.disabled: dict[str, str] = {}
         """Plugins that had too many faults: name -> the last of them."""
         self.total_faults: dict[str, int] = {}
-        self.plugins: list[dict[str, Any]] = []
+        self.plugins: list[PluginDescription] = []
         """Descriptions of the version that was accepted last."""
         self.ended = False
 
@@ -158,9 +159,9 @@ class HostManager:
             self._forkserver_gone()
             return
         for kind, number, text in events:
-            if kind == "changed":
+            if kind is messages.ForkServerEventKind.CHANGED:
                 self.start(fresh=True)
-            elif kind == "failed":
+            elif kind is messages.ForkServerEventKind.FAILED:
                 if self.coming is not None and self.coming.number == number:
                     self._failed(self.coming, text)
             elif self.current is not None and self.current.number == number:
@@ -209,7 +210,7 @@ class HostManager:
         if host.fresh:
             self.disabled.clear()
             self._faults.clear()
-            self._relay.emit(PluginsLoaded(tuple(each["name"] for each in host.plugins), again))
+            self._relay.emit(PluginsLoaded(tuple(each.name for each in host.plugins), again))
         if states:
             host.send(messages.RestoreState(states))
         self._listener.host_ready()
@@ -274,9 +275,9 @@ class HostManager:
         running = host.running_hook.read()
         name, hook = "", ""
         if running.begun_ns and 0 <= running.plugin < len(host.plugins):
-            name, hook = host.plugins[running.plugin]["name"], RUNNING[running.hook]
+            name, hook = host.plugins[running.plugin].name, RUNNING[running.hook]
         elif len(host.plugins) == 1:
-            name = host.plugins[0]["name"]
+            name = host.plugins[0].name
         self._drop(host)
         if not host.over:
             self.fault(name, hook, why)

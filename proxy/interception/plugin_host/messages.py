@@ -4,7 +4,11 @@ whose bytes are frames without their sizes. Times are nanoseconds since the epoc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, NamedTuple
+
+from ....plugins.hooks.context import Decision
+from ....plugins.hooks.plugin import PluginDescription
 
 # -- from the relay to its host -----------------------------------------------------------------------------
 
@@ -92,7 +96,7 @@ class RestoreState:
 class Ready:
     """The plugins are loaded: their descriptions (`Plugin.describe`), and the files that they import from beside them."""
 
-    plugins: list[dict[str, Any]]
+    plugins: list[PluginDescription]
     files: list[str]
 
 
@@ -104,10 +108,10 @@ class LoadFailed:
 
 
 class HookDecision(NamedTuple):
-    """What the hooks want. `kind`: "forward", "respond", "drop" or "close"; `frame`: the message instead, None: as it is;
+    """What the hooks want. `frame`: the message instead, None: as it is;
     `note`: for the recording, "" if they did nothing."""
 
-    kind: str = "forward"
+    kind: Decision = Decision.FORWARD
     frame: bytes | None = None
     delay_ns: int = 0
     reset: bool = False
@@ -119,7 +123,7 @@ class Decided:
     """A verdict. changed: with another frame. hits: the plugins whose hooks were called."""
 
     question: int
-    kind: str
+    kind: Decision
     changed: bool
     delay_ns: int
     reset: bool
@@ -219,11 +223,18 @@ class KillHost:
     number: int
 
 
-class ForkServerEvent(NamedTuple):
-    """What the forkserver reports. `kind`: "changed" (a plugin's file), "failed" (to read one for the host `number`), "ended"
-    (that host); `text`: why, or how."""
+class ForkServerEventKind(StrEnum):
+    """A plugin's file has changed, or could not be read for a host; a host has ended."""
 
-    kind: str
+    CHANGED = "changed"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
+class ForkServerEvent(NamedTuple):
+    """What the forkserver reports. `number`: of the host; `text`: why, or how."""
+
+    kind: ForkServerEventKind
     number: int = 0
     text: str = ""
 

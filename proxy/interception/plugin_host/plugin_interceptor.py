@@ -11,16 +11,18 @@ import time
 from collections import Counter
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....decoder.filter import compile
 from ....diagnostics import contained
 from ....plugins import fetch_sessions
 from ....plugins.fetch_sessions import FETCH
+from ....plugins.hooks.context import Decision
 from ...events import PluginLate, RelayFault, show
 from ...relay.correlation import REQUEST
 from ...relay.interfaces import HookedRequest, PluginRequest
 from ...ring.clock import now_ns
+from ...settings.control_messages import PluginState
 from ..frame_editor import API_VERSIONS, METADATA, framed
 from ..request_frames import gets_response
 from ..rules import fault_executor
@@ -71,14 +73,14 @@ class PluginInterceptor:
 
     def interest(self) -> frozenset[int]:
         """Api keys whose requests have to be looked at, by the plugins that are at work."""
-        plugins = [] if self._gone else [each for each in self.hosts.plugins if each["name"] not in self.hosts.disabled]
-        self._requests, self._responses, self._exchanges = (
-            frozenset(key for each in plugins for key in each[hook]) for hook in ("request", "response", "exchange")
-        )
+        plugins = [] if self._gone else [each for each in self.hosts.plugins if each.name not in self.hosts.disabled]
+        self._requests = frozenset(key for each in plugins for key in each.request)
+        self._responses = frozenset(key for each in plugins for key in each.response)
+        self._exchanges = frozenset(key for each in plugins for key in each.exchange)
         self.whole_fetches = any(
-            fetch_sessions.names_topics(compile(each["match"]))
+            fetch_sessions.names_topics(compile(each.match))
             for each in plugins
-            if each["match"] is not None and FETCH in (*each["request"], *each["exchange"])
+            if each.match is not None and FETCH in (*each.request, *each.exchange)
         )
         return self._requests | self._responses | self._exchanges
 
@@ -86,22 +88,16 @@ class PluginInterceptor:
         """Start hosts with the plugins as their files are now."""
         self.hosts.reload()
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Every plugin: name, source, state, hooks, calls of its hooks, faults, the last fault if it is disabled."""
+    def listed(self) -> list[PluginState]:
         hosts = self.hosts
         state = "gone" if self._gone else "running" if hosts.current is not None else "starting"
         return [
-            {
-                "name": each["name"],
-                "source": each["source"],
-                "hooks": each["hooks"],
-                "state": "disabled" if each["name"] in hosts.disabled else state,
-                "calls": self.calls.get(each["name"], 0),
-                "faults": hosts.total_faults.get(each["name"], 0),
-                "last_fault": hosts.disabled.get(each["name"]),
-            }
+            PluginState(
+                each.name, each.source, each.hooks, "disabled" if each.name in hosts.disabled else state, self.calls.get(each.name, 0),
+                hosts.total_faults.get(each.name, 0), hosts.disabled.get(each.name),
+            )
             for each in hosts.plugins
-        ]
+        ]  # fmt: skip
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -122,12 +118,12 @@ class PluginInterceptor:
             return
         if verdict.note:
             connection.note(REQUEST(original)[3], verdict.note, now)
-        if verdict.kind == "close":
+        if verdict.kind is Decision.CLOSE:
             connection.publish_request(original, now)
             connection.close("rst" if verdict.reset else "fin")
-        elif verdict.kind == "drop" or (verdict.kind == "respond" and not gets_response(original)):
+        elif verdict.kind is Decision.DROP or (verdict.kind is Decision.RESPOND and not gets_response(original)):
             connection.publish_request(original, now)
-        elif verdict.kind == "respond":
+        elif verdict.kind is Decision.RESPOND:
             connection.response_orderer.answer(original, framed(verdict.frame or b""), "", now)
         else:
             frame = framed(verdict.frame) if verdict.frame is not None else original
@@ -179,10 +175,10 @@ class PluginInterceptor:
         if verdict.note:
             connection.note(int.from_bytes(frame[4:8], "big"), verdict.note, now)
             note = f"{note}; {verdict.note}" if note else verdict.note
-        if verdict.kind in ("close", "drop"):
+        if verdict.kind in (Decision.CLOSE, Decision.DROP):
             if original is not None:
                 connection.broker_leg(1, original, note, now)
-            if verdict.kind == "close":
+            if verdict.kind is Decision.CLOSE:
                 connection.close("rst" if verdict.reset else "fin")
             return
         if verdict.frame is not None:

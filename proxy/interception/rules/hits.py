@@ -1,43 +1,23 @@
 """What each rule has done lately: a line per hit, so that a hit leads to its exchange.
 
-The newest `KEPT` of a rule are kept; how many there were in all is the rule's count.
+The newest `HITS_KEPT` of a rule are kept; how many there were in all is the rule's count.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from ....decoder import Exchange
 from ....plugins.actions.fault_plan import FaultPlan
-
-KEPT = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One firing of a rule. `hit`: its number, from 1; `note`: the note on the exchange, word for word."""
-
-    hit: int
-    time_ns: int
-    connection: int
-    client: str
-    client_id: str | None
-    broker: str
-    api_key: int
-    api: str
-    api_version: int
-    correlation_id: int
-    done: list[str]
-    note: str
+from ...settings.control_messages import HITS_KEPT, Hit
 
 
 class Hits:
     """The newest hits of every rule, by its name."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = HITS_KEPT) -> None:
         self._kept = kept
         self._of: dict[str, deque[Hit]] = {}
 
@@ -61,9 +41,9 @@ class Hits:
                 known[place] = replace(known[place], done=list(faults.notes), note=faults.note)
                 return
 
-    def of(self, name: str, since: int = 0) -> list[dict[str, Any]]:
-        """Those of a rule behind its `since`-th, oldest first, as JSON can hold them."""
-        return [asdict(hit) for hit in self._of.get(name, ()) if hit.hit > since]
+    def of(self, name: str, since: int = 0) -> list[Hit]:
+        """Those of a rule after its `since`-th, oldest first."""
+        return [hit for hit in self._of.get(name, ()) if hit.hit > since]
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the hits of all other rules."""

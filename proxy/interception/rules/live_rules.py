@@ -1,22 +1,19 @@
 """The rules of a running relay: their list, where they came from, their counts, and who waits for hits.
 
-Rules come as JSON objects that were validated before (`plugins.rules.rules`): `rule` is what the engine needs, `source`
-what the user wrote, kept as it is. Every change makes a new `RuleEngine` that goes on counting where the old one stopped.
+Every change makes a new `RuleEngine` that goes on counting where the old one stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from ....decoder import Exchange
 from ....errors import BarnabasError
 from ....plugins.actions.fault_plan import FaultPlan
 from ....plugins.rules.rule_engine import RuleEngine
-from ....plugins.rules.rules import Rule
 from ....plugins.rules.when import RuleCounter
 from ...ring.clock import now_ns
+from ...settings.control_messages import RuleEntry, RuleHits, RuleState
 from ...supervisor.shared_counters import FileRule, SharedCounters, first_serial
 from .hits import Hits
 
@@ -32,36 +29,8 @@ class RuleExists(BarnabasError, ValueError):
     """A rule of this name is there already."""
 
 
-@dataclass(slots=True)
-class RuleEntry:
-    """One rule in the list. `source`: as the user wrote it. `origin`: "file" (given at the start, or read again), or
-    "api" (added, or changed, over the control API)."""
-
-    rule: Rule
-    source: dict[str, Any]
-    enabled: bool = True
-    origin: str = "api"
-    serial: int = 0
-    """Identifies the rule among all workers; 0: not given."""
-    fresh: int = 0
-    """What it is to be, if the rule is new or changed."""
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> RuleEntry:
-        rule = Rule.from_dict(fields["rule"])
-        origin = str(fields.get("origin", "api"))
-        source = dict(fields.get("source") or rule.to_dict())
-        enabled, serial, fresh = fields.get("enabled", True), fields.get("serial", 0), fields.get("fresh", 0)
-        return cls(rule, source, bool(enabled), origin, int(serial), int(fresh))
-
-    @classmethod
-    def from_file(cls, given: FileRule) -> RuleEntry:
-        return cls(given.rule, given.rule.to_dict(), origin="file", serial=given.serial)
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `from_dict` takes."""
-        fields = {"rule": self.rule.to_dict(), "source": self.source, "enabled": self.enabled, "origin": self.origin}
-        return fields | {"serial": self.serial}
+def _from_file(given: FileRule) -> RuleEntry:
+    return RuleEntry(given.rule, given.rule.to_dict(), origin="file", serial=given.serial)
 
 
 class LiveRules:
@@ -73,7 +42,7 @@ class LiveRules:
         changed: Callable[[RuleEngine], None],
         shared_counters: SharedCounters | None = None,
     ) -> None:
-        self._entries = [RuleEntry.from_file(each) for each in rules]
+        self._entries = [_from_file(each) for each in rules]
         self._shared_counters = shared_counters
         self._shared: dict[int, RuleCounter] = {}
         self._changed = changed
@@ -85,22 +54,13 @@ class LiveRules:
         if shared_counters is not None:
             self.engine = self.engine.with_rules(self.engine.rules, {}, self._counters_by_name())
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Every rule: name, source, enabled, matched and hits."""
+    def listed(self) -> list[RuleState]:
+        """Every rule, with its counts."""
         self._remember()
         found = []
         for each in self._entries:
             matched, hits = self._counts.get(each.rule.name, (0, 0))
-            found.append(
-                {
-                    "name": each.rule.name,
-                    "enabled": each.enabled,
-                    "matched": matched,
-                    "hits": hits,
-                    "origin": each.origin,
-                    "source": each.source,
-                }
-            )
+            found.append(RuleState(each.rule.name, each.enabled, matched, hits, each.origin, each.source))
         return found
 
     @property
@@ -163,10 +123,11 @@ class LiveRules:
         self._entries = rules
         self._renew([each.rule.name for each in changed])
 
-    def replace_file(self, rules: list[RuleEntry]) -> None:
+    def replace_file(self, given: Iterable[FileRule]) -> None:
         """Exactly these of the file from now on, in the place of those that came from it before; rules that came over
         the control API stay behind them. RuleExists if one of those has a name of these. Rules that are the same as
         before keep their counts, and stay off if they were switched off."""
+        rules = [_from_file(each) for each in given]
         others = [each for each in self._entries if each.origin != "file"]
         before = {each.rule.name: each for each in self._entries if each.origin == "file"}
         taken = {each.rule.name for each in others}
@@ -184,9 +145,9 @@ class LiveRules:
         self._entries = rules + others
         self._renew(changed)
 
-    def dump(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[RuleEntry]:
         """All rules, for a relay that begins anew."""
-        return [each.to_dict() for each in self._entries]
+        return list(self._entries)
 
     def put(self, rule: RuleEntry) -> bool:
         """Put a rule in the place of the one of its name, counting from 0, or at the end. Whether it is new."""
@@ -210,11 +171,11 @@ class LiveRules:
             each.enabled = enabled
             self._renew()
 
-    def hits(self, name: str, since: int = 0) -> dict[str, Any]:
-        """The newest hits of a rule behind its `since`-th, oldest first; `total`: how many there were in all."""
+    def hits(self, name: str, since: int = 0) -> RuleHits:
+        """The newest hits of a rule after its `since`-th."""
         self._index(name)
         self._remember()
-        return {"hits": self._hits.of(name, since), "total": self._counts.get(name, (0, 0))[1]}
+        return RuleHits(self._hits.of(name, since), self._counts.get(name, (0, 0))[1])
 
     # -- waiting for hits ------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ class Cluster:
 def ask(client: socket.socket) -> tuple[int, dict[int, int]] | None:
     """Who answers, and the ports of all brokers; None when the connection ends instead."""
     try:
-        frame = wire.exchange(client, wire.with_size(decoder.encode_request(METADATA, 9, {}, correlation_id=1)))
+        frame = wire.ask_or_end(client, wire.with_size(decoder.encode_request(METADATA, 9, {}, correlation_id=1)))
     except OSError:
         frame = b""
     if not frame:

@@ -45,7 +45,7 @@ def naming(testbed: Testbed, brokers: Callable[[], Brokers]) -> tuple[str, int]:
 
 def metadata_addresses(client: socket.socket) -> list[tuple[str, int]]:
     """The addresses in the response to a Metadata request."""
-    answer = decoder.decode_response(wire.exchange(client, METADATA)[4:], api_key=3, api_version=8).to_dict()
+    answer = decoder.decode_response(wire.ask(client, METADATA)[4:], api_key=3, api_version=8).to_dict()
     return [(broker["host"], broker["port"]) for broker in answer["brokers"]]
 
 
@@ -164,7 +164,7 @@ def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served
     files = len(os.listdir(f"/proc/{proxy._children['relay'].pid}/fd"))
     assert files < 200
     other = testbed.client(proxy.address)
-    assert wire.exchange(other, wire.request(18, 0, 3)) == wire.response(3, bytes(6))
+    assert wire.ask(other, wire.request(18, 0, 3)) == wire.response(3, bytes(6))
     proxy.stop()
     rest = list(proxy.events())
     assert not [event for event in rest if isinstance(event, RelayFault)]
@@ -434,7 +434,7 @@ def test_20_names_on_a_slow_resolver_cost_other_connections_nothing(testbed: Tes
     client, other = testbed.client(proxy.address), testbed.client(proxy.address)
     client.sendall(METADATA)
     for number in range(50):
-        assert wire.exchange(other, wire.request(18, 0, number)) == wire.response(number, bytes(6))
+        assert wire.ask(other, wire.request(18, 0, number)) == wire.response(number, bytes(6))
     answer = decoder.decode_response(wire.read_frame(client)[4:], api_key=3, api_version=8).to_dict()
     assert {broker["host"] for broker in answer["brokers"]} == {"127.0.0.1"}
     assert len({broker["port"] for broker in answer["brokers"]}) == 20

@@ -215,7 +215,7 @@ def test_no_client_is_given_a_brokers_own_address(testbed: Testbed, key: int, si
     proxy = testbed.proxy(testbed.broker(script).address)
     client = testbed.client(proxy.address)
     for number, sent in made.items():
-        got = wire.exchange(client, wire.request(key, version, number))
+        got = wire.ask(client, wire.request(key, version, number))
         message = decoder.decode_response(got[4:], api_key=key, api_version=version)
         assert message.plan and len(message.frame) <= len(sent) + 40
         addresses = list(broker_addresses(message))

@@ -92,7 +92,7 @@ class Lab:
         """One request and its response from a namespace; the client's own address."""
         with connect(space, address) as client:
             sent = wire.request(18, 0, 5, b"x" * 100)
-            assert wire.exchange(client, sent) == wire.response(5, sent)
+            assert wire.ask(client, sent) == wire.response(5, sent)
             assert client.getpeername()[:2] == address  # for the client nothing is different
             return client.getsockname()[:2]
 
@@ -176,7 +176,7 @@ def test_tls_with_clients_and_brokers(lab: Lab, tmp_path: Path, mode: str, host:
     def exchange(port: int, name: str) -> None:
         with trusting.wrap_socket(connect(client, (host, port)), server_hostname=name) as sock:
             sent = wire.request(18, 0, 5, b"x" * 100)
-            assert wire.exchange(sock, sent) == wire.response(5, sent)
+            assert wire.ask(sock, sent) == wire.response(5, sent)
 
     exchange(9092, "kafka.example")
     exchange(9095, host)
@@ -327,7 +327,7 @@ def test_responses_keep_the_brokers_addresses(lab: Lab) -> None:
     ):
         proxy = lab.proxy(space, "redirect", rules=rules)
         with connect(space, ("127.0.0.1", 9092)) as client:
-            assert wire.exchange(client, wire.request(3, 8, 7, b"\xff\xff\xff\xff\x00\x00\x00")) == answer
+            assert wire.ask(client, wire.request(3, 8, 7, b"\xff\xff\xff\xff\x00\x00\x00")) == answer
         proxy.stop()
     server.close()
 

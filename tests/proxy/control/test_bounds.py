@@ -69,6 +69,31 @@ def test_the_server_enforces_the_described_bounds(shared_api: ControlApi) -> Non
     assert tried > 30
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "message"),
+    [
+        ("PUT", "/v1/brokers/down", {"brokers": [["b-1"]]}, "brokers is a list"),
+        ("PUT", "/v1/brokers/down", {}, "brokers is a list"),
+        ("POST", "/v1/recording/start", {}, "directory is an absolute path"),
+        ("POST", "/v1/recording/start", {"directory": "/x", "rotate_bytes": 1.5}, "rotate_bytes is a whole number"),
+        ("POST", "/v1/recording/start", {"directory": "/x", "keep_seconds": 0}, "keep_seconds is from 1"),
+        ("POST", "/v1/recording/flight", {"label": 7}, "label is a text"),
+        ("POST", "/v1/recording/flight", {"reason": "x" * 1001}, "reason is a text of up to 1000"),
+        ("POST", "/v1/intercepts", {"filter": " "}, "filter selects"),
+        ("POST", "/v1/intercepts", {"filter": "api == Fetch", "request": 1}, "request is true or false"),
+        ("POST", "/v1/intercepts", {"filter": "api == Fetch", "response": False}, "one of request and response"),
+        ("POST", "/v1/intercepts", {"filter": "api == Fetch", "zone": 5}, "zone: "),
+        ("POST", "/v1/intercepts", {"filter": "api == Fetch", "most": 0}, "most is from 1"),
+        ("POST", "/v1/intercepts", {"filter": "api == Fetch", "fitler": 1}, "no field 'fitler'"),
+    ],
+)
+def test_what_is_wrong_in_a_body_is_named(
+    shared_api: ControlApi, method: str, path: str, body: dict[str, Any], message: str
+) -> None:
+    status, answer = shared_api.call(method, path, json.dumps(body).encode())
+    assert (status, answer["error"]) == (422, "invalid") and answer["message"].startswith(message)
+
+
 def rules(count: int) -> list[dict[str, Any]]:
     return [{"name": f"n{n}", "match": "api == Fetch", "do": {"error": "UNKNOWN_SERVER_ERROR"}} for n in range(count)]
 

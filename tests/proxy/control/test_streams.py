@@ -12,6 +12,7 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.observers.live_exchanges import ExchangeStore, Question
+from barnabas.proxy.settings.control_messages import ExchangePage, FindExchanges
 from harness import wire
 from harness.peers.control_api import ControlApi, StartControlApi, heartbeat
 from harness.testbed import Testbed
@@ -121,10 +122,9 @@ def exchange(number: int, size: int = 10) -> Exchange:
     return made
 
 
-def ask(store: ExchangeStore, text: str = "", **options: Any) -> Any:
-    answers: list[Any] = []
-    given = {"since": None, "limit": 100, "wait": 0.0, "bodies": False, "values": False} | options
-    question = Question(store, compile(text) if text else None, reply=answers.append, **given)
+def ask(store: ExchangeStore, text: str = "", **options: Any) -> ExchangePage:
+    answers: list[ExchangePage] = []
+    question = Question(store, compile(text) if text else None, FindExchanges(text, **options), False, answers.append)
     while not question.step():
         pass
     return answers[0]
@@ -150,9 +150,9 @@ def test_queries_are_answered_in_slices() -> None:
     for number in range(1, 3001):
         store.add(exchange(number))
     page = ask(store, since=10, limit=3)
-    assert ([each["id"] for each in page["exchanges"]], page["next"], page["more"]) == ([11, 12, 13], 13, True)
+    assert ([each["id"] for each in page.exchanges], page.next, page.more) == ([11, 12, 13], 13, True)
     page = ask(store, limit=2)
-    assert ([each["id"] for each in page["exchanges"]], page["next"]) == ([2999, 3000], 3000)
+    assert ([each["id"] for each in page.exchanges], page.next) == ([2999, 3000], 3000)
     page = ask(store, "time < 1970-01-01T00:00:00.000000500Z", since=0, limit=1000)
-    assert len(page["exchanges"]) == 499 and page["next"] == 3000 and not page["more"]
-    assert ask(store, "err", since=0)["exchanges"] == []
+    assert len(page.exchanges) == 499 and page.next == 3000 and not page.more
+    assert ask(store, "err", since=0).exchanges == []

@@ -101,7 +101,7 @@ def test_delay_keeps_the_order_and_stops_nothing_else(faulty: Faulty, testbed: T
     begun = time.monotonic()
     client.sendall(b"".join(heartbeat(number) for number in range(6)))
     got = [wire.read_frame(client)]
-    assert wire.exchange(other, heartbeat(77)) == beaten(77)  # whatever waits, others go on
+    assert wire.ask(other, heartbeat(77)) == beaten(77)  # whatever waits, others go on
     got += [wire.read_frame(client) for _ in range(5)]
     waited = time.monotonic() - begun
     assert got == [beaten(number) for number in range(6)]
@@ -144,7 +144,7 @@ def test_drop_a_request(faulty: Faulty) -> None:
 )  # fmt: skip
 def test_disconnect(faulty: Faulty, at: str, how: str, received: list[int], bytes_: int) -> None:
     broker, proxy, client = faulty({"disconnect": at, "how": how}, when={"after": 1})
-    assert wire.exchange(client, heartbeat(0)) == beaten(0)
+    assert wire.ask(client, heartbeat(0)) == beaten(0)
     client.sendall(heartbeat(1))
     got = b""
     try:
@@ -166,16 +166,16 @@ def test_disconnect(faulty: Faulty, at: str, how: str, received: list[int], byte
 def test_a_rule_about_the_response(faulty: Faulty) -> None:
     """The error is known when the broker has answered."""
     _, proxy, client = faulty({"error": "NONE", "broker": "executed"}, match="api == Heartbeat and err == 27", error=27)
-    assert wire.exchange(client, heartbeat(0)) == beaten(0, 0)
+    assert wire.ask(client, heartbeat(0)) == beaten(0, 0)
     assert next_event(proxy, RuleHit).hits == 1
 
 
 def test_throttle_is_in_the_response_and_mutes(faulty: Faulty) -> None:
     broker, _, client = faulty({"throttle": "300ms"}, when={"times": 1})
     begun = time.monotonic()
-    answer = decoder.decode_response(wire.exchange(client, heartbeat(0))[4:], api_key=HEARTBEAT, api_version=1)
+    answer = decoder.decode_response(wire.ask(client, heartbeat(0))[4:], api_key=HEARTBEAT, api_version=1)
     assert answer["throttle_time_ms"] == 300
-    assert wire.exchange(client, heartbeat(1)) == beaten(1)
+    assert wire.ask(client, heartbeat(1)) == beaten(1)
     assert dict(broker.received)[1] - begun >= 0.3
 
 
@@ -183,7 +183,7 @@ def test_edit_request_and_response(faulty: Faulty, tmp_path: Path) -> None:
     broker, proxy, client = faulty(
         [{"edit": {"group_id": "other"}, "in": "request"}, {"edit": {"error_code": 22}}], record=tmp_path / "r"
     )
-    assert wire.exchange(client, heartbeat(5)) == beaten(5, 22)
+    assert wire.ask(client, heartbeat(5)) == beaten(5, 22)
     assert bytes(broker.raw) == heartbeat(5, "other")
     client.close()
     proxy.stop()
@@ -196,7 +196,7 @@ def test_edit_request_and_response(faulty: Faulty, tmp_path: Path) -> None:
 
 def test_respond_without_a_broker(faulty: Faulty) -> None:
     broker, _, client = faulty({"respond": {"error_code": 25, "throttle_time_ms": 7}})
-    answer = decoder.decode_response(wire.exchange(client, heartbeat(5))[4:], api_key=HEARTBEAT, api_version=1)
+    answer = decoder.decode_response(wire.ask(client, heartbeat(5))[4:], api_key=HEARTBEAT, api_version=1)
     assert answer.to_dict() == {"throttle_time_ms": 7, "error_code": 25}
     assert broker.numbers() == []
 
@@ -211,10 +211,10 @@ def test_blackhole_for_a_time_loses_nothing(faulty: Faulty) -> None:
 
 def test_blackhole_for_ever(faulty: Faulty, testbed: Testbed) -> None:
     broker, proxy, client = faulty({"blackhole": "forever"}, when={"after": 1, "times": 1})
-    assert wire.exchange(client, heartbeat(0)) == beaten(0)
+    assert wire.ask(client, heartbeat(0)) == beaten(0)
     client.sendall(b"".join(heartbeat(number) for number in range(1, 4)))
     other = testbed.client(proxy.address)
-    assert wire.exchange(other, heartbeat(77)) == beaten(77)
+    assert wire.ask(other, heartbeat(77)) == beaten(77)
     assert broker.numbers() == [0, 77] and not wire.readable(client)
     client.close()  # the client gives up: nothing stays behind
     assert next_event(proxy, ConnectionClosed)
@@ -253,8 +253,8 @@ def test_software_is_known_from_api_versions(testbed: Testbed) -> None:
     for name, error in (("testing", 16), ("other", 0)):
         client = testbed.client(proxy.address)
         fields = {"client_software_name": name, "client_software_version": "1"}
-        wire.exchange(client, wire.with_size(decoder.encode_request(18, 3, fields, correlation_id=1, client_id="c")))
-        assert wire.exchange(client, heartbeat(2)) == beaten(2, error)
+        wire.ask(client, wire.with_size(decoder.encode_request(18, 3, fields, correlation_id=1, client_id="c")))
+        assert wire.ask(client, heartbeat(2)) == beaten(2, error)
 
 
 def test_what_the_decision_took_is_part_of_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def answering(ranges: list[dict[str, int]], seen: list[bytes]) -> Any:
 def ask(client: socket.socket, version: int, number: int) -> bytes:
     body = {"client_software_name": "x", "client_software_version": "1"} if version >= 3 else {}
     asked = decoder.encode_request(API_VERSIONS, version, body, correlation_id=number, client_id="t")
-    return wire.exchange(client, wire.with_size(asked))[4:]
+    return wire.ask(client, wire.with_size(asked))[4:]
 
 
 @pytest.mark.parametrize("version", range((NEWEST or 0) + 1))

@@ -24,7 +24,7 @@ def test_a_hit_that_changed_nothing(testbed: Testbed, tmp_path: Path) -> None:
     control = ControlConfig(directory=tmp_path / "run")
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule], record=tmp_path / "r", control=control)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.with_size(decoder.encode_request(1, 4, {}, correlation_id=7))) == answer
+    assert wire.ask(client, wire.with_size(decoder.encode_request(1, 4, {}, correlation_id=7))) == answer
     outcome = "response not corrupted: crc: there are no records in what is meant"
     assert proxy.control is not None
     access = proxy.control.access

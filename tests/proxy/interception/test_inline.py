@@ -69,7 +69,7 @@ def test_every_broker_gets_its_own_listener(testbed: Testbed) -> None:
     for node, name in ((2, b"second"), (3, b"third")):
         assert found[node][0] == "127.0.0.1"
         own = testbed.client(found[node])
-        assert wire.exchange(own, wire.request(18, 0, 5)) == wire.response(5, name)
+        assert wire.ask(own, wire.request(18, 0, 5)) == wire.response(5, name)
     events = [next_event(proxy, BrokerFound) for _ in range(2)]
     assert {(event.node, event.address) for event in events} == {(2, found[2]), (3, found[3])}
     client.sendall(wire.request(3, 8, 78))
@@ -97,7 +97,7 @@ def test_fixed_ports_follow_the_bootstrap_port(testbed: Testbed) -> None:
         broker = testbed.broker(metadata_broker(nodes))
         proxy = testbed.proxy(broker.address, listen=("127.0.0.1", start))
         client = testbed.client(proxy.address)
-        assert brokers_of(wire.exchange(client, wire.request(3, 8, 1))) == [
+        assert brokers_of(wire.ask(client, wire.request(3, 8, 1))) == [
             (3, "127.0.0.1", start + 4),
             (2, "127.0.0.1", start + 3),
             (1, "127.0.0.1", start + 1),
@@ -108,7 +108,7 @@ def test_listening_everywhere_names_the_address_that_was_used(testbed: Testbed) 
     broker = testbed.broker(metadata_broker([(1, "10.9.8.7", 9092)]))
     proxy = testbed.proxy(broker.address, listen=("0.0.0.0", 0))
     client = testbed.client(("127.0.0.2", proxy.address[1]))
-    ((_, host, _),) = brokers_of(wire.exchange(client, wire.request(3, 8, 1)))
+    ((_, host, _),) = brokers_of(wire.ask(client, wire.request(3, 8, 1)))
     assert host == "127.0.0.2"
 
 
@@ -118,7 +118,7 @@ def test_addresses_in_metadata_at_every_version(testbed: Testbed, version: int) 
     frame = decoder.encode_response(3, version, fields, correlation_id=4)
     proxy = testbed.proxy(testbed.broker(answering(frame)).address)
     client = testbed.client(proxy.address)
-    got = wire.exchange(client, wire.request(3, version, 4))
+    got = wire.ask(client, wire.request(3, version, 4))
     ((_, host, port),) = brokers_of(got, version)
     assert (host, port) != ("10.9.8.7", 9092)
     back = decoder.decode_response(got[4:], api_key=3, api_version=version)
@@ -173,7 +173,7 @@ def test_what_cannot_be_decoded_passes_and_is_reported(testbed: Testbed) -> None
     damaged = (4).to_bytes(4, "big") + os.urandom(3) + b"\x7f" * 40
     proxy = testbed.proxy(testbed.broker(answering(damaged)).address)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(3, 8, 4)) == wire.with_size(damaged)
+    assert wire.ask(client, wire.request(3, 8, 4)) == wire.with_size(damaged)
     event = next_event(proxy, Undecoded)
     assert (event.api_key, event.api_version) == (3, 8)
 
@@ -188,7 +188,7 @@ def test_a_damaged_response_with_the_same_id_does_not_hide_the_real_one(testbed:
 
     proxy = testbed.proxy(testbed.broker(script).address)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(1, 4, 4) + wire.request(3, 8, 4)) == wire.response(4, b"fetch")
+    assert wire.ask(client, wire.request(1, 4, 4) + wire.request(3, 8, 4)) == wire.response(4, b"fetch")
     ((_, host, _),) = brokers_of(wire.read_frame(client))
     assert host == "127.0.0.1"
 
@@ -202,7 +202,7 @@ def test_a_response_too_large_to_hold_passes(testbed: Testbed) -> None:
 
     proxy = testbed.proxy(testbed.broker(script).address)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(3, 8, 4)) == big
+    assert wire.ask(client, wire.request(3, 8, 4)) == big
     assert "larger than" in next_event(proxy, Undecoded).text
 
 
@@ -223,7 +223,7 @@ def test_a_large_answer_that_can_have_no_node_endpoints_passes_as_it_is(
     proxy = testbed.proxy(testbed.broker(script).address, rules=rules)
     client = testbed.client(proxy.address)
     for number, answer in enumerate(answers):
-        assert wire.exchange(client, wire.request(18, version, number, b"\0" * (version == 3))) == answer
+        assert wire.ask(client, wire.request(18, version, number, b"\0" * (version == 3))) == answer
 
 
 @pytest.mark.parametrize("rules", [[], [rule(topic="other")]], ids=["without rules", "with a rule"])
@@ -244,7 +244,7 @@ def test_large_fetches_pass_between_small_ones(testbed: Testbed, rules: list[Rul
     for size in (256 * 1024 - 3, 5_000_000, 262_144 + 65_536):
         large = wire.response(1, os.urandom(size))
         client = testbed.client(proxy.address)
-        assert wire.exchange(client, wire.request(1, 16, 1) + wire.request(1, 16, 2)) == large
+        assert wire.ask(client, wire.request(1, 16, 1) + wire.request(1, 16, 2)) == large
         message = decoder.decode_response(wire.read_frame(client)[4:], api_key=1, api_version=16)
         assert message["node_endpoints[0].host"] == "127.0.0.1"
 
@@ -302,7 +302,7 @@ def test_answers_split_anywhere(testbed: Testbed) -> None:
     for cut in range(0, len(asked), 3):
         client = testbed.client(proxy.address)
         client.sendall(asked[:cut])
-        assert wire.exchange(other, wire.request(18, 0, cut))  # the relay has looked at the first part by then
+        assert wire.ask(other, wire.request(18, 0, cut))  # the relay has looked at the first part by then
         client.sendall(asked[cut:])
         frames = [wire.read_frame(client) for _ in range(3)]
         assert frames[0] == wire.response(1, wire.request(18, 0, 1))
@@ -375,7 +375,7 @@ def test_a_request_that_cannot_be_decoded_passes(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(scripted.answering(None)).address, rules=[rule()])
     client = testbed.client(proxy.address)
     for number, asked in enumerate((wire.request(0, 7, 0, b"\x7f" * 30), wire.request(0, 39, 1, b"newer"))):
-        assert wire.exchange(client, asked) == wire.response(number, asked)
+        assert wire.ask(client, asked) == wire.response(number, asked)
         assert next_event(proxy, Undecoded).api_key == 0
 
 
@@ -411,7 +411,7 @@ def test_what_the_observer_sees_of_answers(testbed: Testbed, tmp_path: Path) -> 
     broker = testbed.broker(metadata_broker([(1, "10.9.8.7", 9092)]))
     proxy = testbed.proxy(broker.address, rules=[rule(name="leader moved")], record=tmp_path)
     client = testbed.client(proxy.address)
-    assert error_of(wire.exchange(client, produce(1) + wire.request(3, 8, 2))) == NOT_LEADER
+    assert error_of(wire.ask(client, produce(1) + wire.request(3, 8, 2))) == NOT_LEADER
     assert wire.read_frame(client)
     client.close()
     proxy.stop()

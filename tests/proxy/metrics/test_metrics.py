@@ -24,6 +24,7 @@ from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import BUCKETS, Metrics
 from barnabas.proxy.metrics.settings import MeterConfig, is_counted
+from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.scripted import answering
@@ -78,7 +79,7 @@ class Traffic:
             getattr(each, name)(*values)
 
     def open(self, conn: int = 1) -> None:
-        self.feed("opened", conn, self.time_ns, ("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092))
+        self.feed("opened", conn, self.time_ns, ConnectionEnds(("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092)))
 
     def ask(
         self, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, client: str | None = "c"
@@ -231,7 +232,7 @@ def test_throttle_times_add_up() -> None:
 
 def test_failed_connections_have_a_count_of_their_own() -> None:
     traffic = Traffic()
-    traffic.decoder.opened(1, 0, ("a", 1), ("b", 2), None, "refused")
+    traffic.decoder.opened(1, 0, ConnectionEnds(("a", 1), ("b", 2), failed="refused"))
     traffic.decoder.closed(1, 0, "rst")
     found = traffic.samples
     assert value(found, "barnabas_connections_failed_total") == 1

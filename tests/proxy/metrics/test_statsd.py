@@ -16,6 +16,7 @@ from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.proxy.metrics.statsd import DATAGRAM, SAMPLES, StatsD
+from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.scripted import answering
@@ -32,7 +33,7 @@ def traffic(prefix: str = "barnabas", tags: bool = False) -> tuple[TrafficDecode
     metrics = Metrics()
     statsd = StatsD(metrics, prefix, tags)
     metered = TrafficDecoder(TrafficMeter(metrics, FeedSender("t", 1), statsd).on_event)
-    metered.opened(1, 0, ("a", 1), ("b", 2))
+    metered.opened(1, 0, ConnectionEnds(("a", 1), ("b", 2)))
     return metered, statsd
 
 

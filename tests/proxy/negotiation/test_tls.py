@@ -176,7 +176,7 @@ def test_a_half_close_leaves_the_other_direction_open(secure: Secure) -> None:
         end_writing(sock)
 
     _, client = secure(script)
-    assert len(wire.exchange(client, wire.request(18, 0, 1))) == 50_008
+    assert len(wire.ask(client, wire.request(18, 0, 1))) == 50_008
     end_writing(client)
     has_ended.set()
     assert everything(client) == late
@@ -224,7 +224,7 @@ def test_a_reset_stays_a_reset(testbed: Testbed, pki: Pki, by: str) -> None:
     client = testbed.client(proxy.address)
     if by == "client":
         client = pki.client().wrap_socket(client, server_hostname="localhost")
-    assert wire.exchange(client, wire.request(18, 0, 1))
+    assert wire.ask(client, wire.request(18, 0, 1))
     if by == "client":
         reset(client)
     else:
@@ -415,7 +415,7 @@ def test_clients_are_given_the_name_they_came_by(testbed: Testbed, pki: Pki) -> 
     proxy = testbed.proxy(broker.address, tls=TlsConfig(ca=pki.proxy_ca))
     for name in ("localhost", "127.0.0.1"):
         client = pki.client().wrap_socket(testbed.client(proxy.address), server_hostname=name)
-        message = decoder.decode_response(wire.exchange(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
+        message = decoder.decode_response(wire.ask(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
         assert message["brokers[0].host"] == name
 
 
@@ -432,11 +432,11 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
 
     def who(name: str) -> bytes:
         client = connect(name)
-        return bytes(wire.exchange(client, wire.request(13, 0, 7))[8:])
+        return bytes(wire.ask(client, wire.request(13, 0, 7))[8:])
 
     assert who("broker-2.kafka.example") == bytes(6)  # no response has named it yet
     client = connect("kafka.example")
-    message = decoder.decode_response(wire.exchange(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
+    message = decoder.decode_response(wire.ask(client, wire.request(3, 8, 1))[4:], api_key=3, api_version=8)
     port = proxy.address[1]
     assert [(b["host"], b["port"]) for b in message.to_dict()["brokers"]] == [
         ("broker-1.kafka.example", port),
@@ -446,7 +446,7 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
     assert who("BROKER-2.kafka.example") == b"second"
     assert who("broker-1.kafka.example") == who("127.0.0.1") == who("elsewhere.example") == bytes(6)
     brokers[1] = (2, *third.address)
-    assert wire.exchange(client, wire.request(3, 8, 2))
+    assert wire.ask(client, wire.request(3, 8, 2))
     assert who("broker-2.kafka.example") == b"third"
 
 

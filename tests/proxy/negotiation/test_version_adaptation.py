@@ -131,7 +131,7 @@ def test_silence_is_for_ever(bed: Bed) -> None:
     client.sendall(wire.request(19, 0, 1) + wire.request(HEARTBEAT, 0, 2) + wire.request(19, 0, 3))
     assert wire.read_frame(client) == wire.response(1, b"ok")
     other = bed.client_with(Scripted(lambda frame: Silence()))
-    assert wire.exchange(other, wire.request(19, 0, 4)) == wire.response(4, b"ok")
+    assert wire.ask(other, wire.request(19, 0, 4)) == wire.response(4, b"ok")
     assert not wire.readable(client)
     client.shutdown(socket.SHUT_WR)
     assert client.recv(1) == b""  # and who has given up is let go
@@ -143,7 +143,7 @@ def test_requests_of_its_own(bed: Bed) -> None:
     adapter = Scripted(lambda frame: Forward(frame, before=(own, own)))
     bed.answers = lambda frame: b"bad" if head(frame)[2] == 0x7F000002 else b"ok"
     client = bed.client_with(adapter)
-    assert wire.exchange(client, wire.request(HEARTBEAT, 0, 7) + wire.request(19, 0, 8)) == wire.response(7, b"ok")
+    assert wire.ask(client, wire.request(HEARTBEAT, 0, 7) + wire.request(19, 0, 8)) == wire.response(7, b"ok")
     assert wire.read_frame(client) == wire.response(8, b"ok")
     assert adapter.responses_before == [(0, b"ok"), (1, b"bad")]
     assert "ValueError: bad" in bed.events()
@@ -154,26 +154,26 @@ def test_an_adapter_that_raises(bed: Bed) -> None:
         raise RuntimeError("out of luck")
 
     client = bed.client_with(Scripted(fail))
-    assert wire.exchange(client, wire.request(HEARTBEAT, 0, 1)) == wire.response(1, b"ok")  # as it came
+    assert wire.ask(client, wire.request(HEARTBEAT, 0, 1)) == wire.response(1, b"ok")  # as it came
     client = bed.client_with(Scripted(lambda frame: Forward(frame), fail))
     client.sendall(wire.request(HEARTBEAT, 0, 1))
     assert wire.read_frame(client) == wire.response(1, b"ok")  # the same version: the client can read it
     client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 3)), fail))
-    assert wire.exchange(client, wire.request(HEARTBEAT, 0, 1)) == b""  # it could not
+    assert wire.ask_or_end(client, wire.request(HEARTBEAT, 0, 1)) == b""  # it could not
     assert "NotTranslated" in bed.events()
 
 
 def test_what_cannot_be_held_ends_the_connection(bed: Bed) -> None:
     bed.running.relay.hold_limit = 1000
     client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 3))))
-    assert wire.exchange(client, wire.request(19, 0, 1, bytes(2000))) == wire.response(1, b"ok")  # not its business
-    assert wire.exchange(client, wire.request(HEARTBEAT, 0, 2, bytes(2000))) == b""
+    assert wire.ask(client, wire.request(19, 0, 1, bytes(2000))) == wire.response(1, b"ok")  # not its business
+    assert wire.ask_or_end(client, wire.request(HEARTBEAT, 0, 2, bytes(2000))) == b""
     assert "NotTranslated" in bed.events()
     bed.answers = lambda frame: bytes(2000)
     client = bed.client_with(Scripted(lambda frame: Forward(version(frame, 3))))
-    assert wire.exchange(client, wire.request(HEARTBEAT, 0, 2)) == b""
+    assert wire.ask_or_end(client, wire.request(HEARTBEAT, 0, 2)) == b""
     client = bed.client_with(Scripted(lambda frame: Forward(frame)))
-    assert len(wire.exchange(client, wire.request(HEARTBEAT, 0, 2))) == 2008  # at the client's version it may pass
+    assert len(wire.ask(client, wire.request(HEARTBEAT, 0, 2))) == 2008  # at the client's version it may pass
 
 
 def test_produce_without_acks(bed: Bed) -> None:
@@ -197,6 +197,6 @@ def test_two_adapters_as_one(bed: Bed) -> None:
     assert wire.read_frame(client) == wire.response(2, b"ok")
     assert [head(frame)[1] for frame in bed.seen] == [4, 1]
     client = bed.client_with(StackedAdapters(Scripted(lambda frame: Close()), inner))
-    assert wire.exchange(client, wire.request(HEARTBEAT, 1, 1)) == b""
+    assert wire.ask_or_end(client, wire.request(HEARTBEAT, 1, 1)) == b""
     client = bed.client_with(StackedAdapters(outer, Scripted(lambda frame: Answer(frame[4:8] + b"inner"))))
-    assert wire.exchange(client, wire.request(HEARTBEAT, 1, 1)) == wire.response(1, b"inner outer")
+    assert wire.ask(client, wire.request(HEARTBEAT, 1, 1)) == wire.response(1, b"inner outer")

@@ -57,7 +57,7 @@ class Kafka:
 
 
 def ask(client: socket.socket, frame: bytes) -> dict[int, tuple[int, int]]:
-    return offers(wire.exchange(client, wire.with_size(frame))[4:], int.from_bytes(frame[2:4], "big")) or {}
+    return offers(wire.ask(client, wire.with_size(frame))[4:], int.from_bytes(frame[2:4], "big")) or {}
 
 
 def test_capped_for_everybody(testbed: Testbed) -> None:
@@ -73,8 +73,8 @@ def test_capped_for_everybody(testbed: Testbed) -> None:
     known = {"api_key": API_VERSIONS, "min_version": 0, "max_version": beyond - 1}
     assert (refusal["error_code"], refusal["api_keys"]) == (35, [known])
     assert (API_VERSIONS, beyond) not in broker.seen
-    assert wire.exchange(client, wire.request(HEARTBEAT, 2, 8)) == wire.response(8, b"ok")
-    assert wire.exchange(client, wire.request(HEARTBEAT, 3, 9)) == b""
+    assert wire.ask(client, wire.request(HEARTBEAT, 2, 8)) == wire.response(8, b"ok")
+    assert wire.ask_or_end(client, wire.request(HEARTBEAT, 3, 9)) == b""
     assert (HEARTBEAT, 3) not in broker.seen
 
 
@@ -103,7 +103,7 @@ def test_a_rule_gives_some_clients_other_versions(testbed: Testbed) -> None:
     for name in ("old-1", "capped", "other"):
         client = testbed.client(proxy.address)
         found[name] = ask(client, asking(client_id=name))
-        assert wire.exchange(client, wire.request(HEARTBEAT, 1, 2)) == (b"" if name == "old-1" else wire.response(2, b"ok"))
+        assert wire.ask_or_end(client, wire.request(HEARTBEAT, 1, 2)) == (b"" if name == "old-1" else wire.response(2, b"ok"))
     assert found["other"] == NEWEST.offered
     assert found["capped"] == NEWEST.offered | {HEARTBEAT: (0, 1)}
     assert found["old-1"][HEARTBEAT] == (0, 0) and found["old-1"][METADATA] == (0, 4)
@@ -128,7 +128,7 @@ def test_old_brokers_do_not_know_api_versions(testbed: Testbed) -> None:
     client.sendall(wire.with_size(asking()) + wire.request(HEARTBEAT, 0, 2))
     assert wire.read_frame(client) == wire.response(2, b"ok")  # 0.9 goes on with the next one
     client = testbed.client(testbed.proxy(broker.address, versions=VersionsConfig(Profile.of("0.8.2"))).address)
-    assert wire.exchange(client, wire.request(METADATA, 0, 1) + wire.with_size(asking())) == wire.response(1, b"ok")
+    assert wire.ask(client, wire.request(METADATA, 0, 1) + wire.with_size(asking())) == wire.response(1, b"ok")
     assert wire.read_frame(client) == b""
 
 
@@ -147,12 +147,12 @@ def test_a_broker_without_api_versions(testbed: Testbed, silent: bool, release: 
     broker = Kafka(silent=silent, closes=not silent)
     proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(METADATA, 0, 1)) == wire.response(1, b"ok")  # it waits, and loses nothing
+    assert wire.ask(client, wire.request(METADATA, 0, 1)) == wire.response(1, b"ok")  # it waits, and loses nothing
     assert broker.seen.count((API_VERSIONS, 0)) == (1 if silent else 2)  # what hangs up once may have had other reasons
     event = next_event(proxy, OffersLearned)
     assert event.release == release and f"taken for Kafka {release}" in event.text
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(METADATA, 0, 1)) == wire.response(1, b"ok")
+    assert wire.ask(client, wire.request(METADATA, 0, 1)) == wire.response(1, b"ok")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from barnabas.proxy.events import (
     encode,
 )
 from barnabas.proxy.observers.finding_reports import FindingReports
+from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.scripted import answering
@@ -39,7 +40,7 @@ REFUSING = answering(WRONG)
 
 
 def ask(client: socket.socket, number: int) -> None:
-    assert wire.exchange(client, wire.request(18, 3, number, b"\0"))
+    assert wire.ask(client, wire.request(18, 3, number, b"\0"))
 
 
 def next_of(proxy: Proxy) -> FindingSeen:
@@ -123,11 +124,11 @@ def test_a_hung_inspector_costs_nobody_anything(testbed: Testbed, tmp_path: Path
     proxy = testbed.proxy(broker.address, findings=True, lossless=lossless, record=tmp_path)
     inspector = proxy._children["inspector"].pid
     client = testbed.client(proxy.address)
-    assert len(wire.exchange(client, wire.request(18, 3, 0, b"\0"))) > 4 << 20
+    assert len(wire.ask(client, wire.request(18, 3, 0, b"\0"))) > 4 << 20
     os.kill(inspector, signal.SIGSTOP)
     try:
         for number in range(1, 16):
-            assert len(wire.exchange(client, wire.request(18, 3, number, b"\0"))) == 8 + (4 << 20)
+            assert len(wire.ask(client, wire.request(18, 3, number, b"\0"))) == 8 + (4 << 20)
     finally:
         os.kill(inspector, signal.SIGCONT)
     events = [next_event(proxy, NotInspected), *rest(proxy)]
@@ -149,9 +150,9 @@ def test_it_ends_with_the_supervisor(testbed: Testbed) -> None:
 def test_a_connection_in_vain_and_a_reset_reach_the_detectors() -> None:
     seen: list[object] = []
     traffic = TrafficDecoder(seen.append)
-    traffic.opened(1, 100, CLIENT, BROKER, None, "refused")
+    traffic.opened(1, 100, ConnectionEnds(CLIENT, BROKER, failed="refused"))
     traffic.closed(1, 200, "rst", "broker")
-    traffic.opened(2, 300, CLIENT, BROKER)
+    traffic.opened(2, 300, ConnectionEnds(CLIENT, BROKER))
     traffic.lost(2, 1, 50)
     traffic.closed(2, 400, "lost")
     words = [(type(h).__name__, getattr(h, "how", ""), getattr(h, "by", "")) for h in seen]
@@ -170,7 +171,7 @@ def test_faults_of_ours_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     seen: list[str] = []
     traffic = TrafficDecoder(fail, lambda event: seen.append(type(event).__name__))
-    traffic.opened(1, 100, CLIENT, BROKER)
+    traffic.opened(1, 100, ConnectionEnds(CLIENT, BROKER))
     traffic.data(1, 0, 200, wire.request(18, 3, 1, b"\0"))
     assert traffic.faults == 2 and seen == ["Opened", "RequestSeen"]
     with monkeypatch.context() as patch:
@@ -186,7 +187,7 @@ def test_faults_of_ours_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_other_leg_of_a_changed_frame() -> None:
     inspector = Inspector()
     traffic = TrafficDecoder(inspector.feed)
-    traffic.opened(1, 100, CLIENT, BROKER)
+    traffic.opened(1, 100, ConnectionEnds(CLIENT, BROKER))
     from barnabas.decoder import encode_request, encode_response
 
     def found(port: int) -> bytes:

@@ -13,6 +13,7 @@ from barnabas.decoder.connection.events import Opened
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.schema import facts
 from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
 from harness.peers.certificates import client_context, make, server_context
@@ -40,7 +41,7 @@ def test_the_legs_of_a_proxy(testbed: Testbed, tmp_path: Path, tls: set[str]) ->
         secure: ssl.SSLSocket = client_context(tmp_path / "own" / "ca.pem").wrap_socket(client, server_hostname="localhost")
         client = secure
     asked = decoder.encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1, client_id="shop")
-    assert wire.exchange(client, wire.with_size(asked))
+    assert wire.ask(client, wire.with_size(asked))
     client.close()
     proxy.stop()
     with open_capture(tmp_path / "r") as capture:
@@ -58,7 +59,7 @@ def test_findings_while_it_runs(tls: set[str]) -> None:
     """As the inspector of a proxy gets a connection."""
     inspector = Inspector()
     traffic = TrafficDecoder(inspector.feed)
-    traffic.opened(1, 1, ("10.0.0.5", 40_000), ("10.0.0.9", 9092), tls=frozenset(tls))
+    traffic.opened(1, 1, ConnectionEnds(("10.0.0.5", 40_000), ("10.0.0.9", 9092), tls=frozenset(tls)))
     for direction, frame in enumerate((
         decoder.encode_request(HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1),
         decoder.encode_response(HANDSHAKE, 1, {"mechanisms": ["PLAIN"]}, correlation_id=1),

@@ -63,7 +63,7 @@ def test_who_ended_it(testbed: Testbed, tmp_path: Path, how: str, by: str) -> No
 
     proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(18, 0, 1))
+    assert wire.ask(client, wire.request(18, 0, 1))
     if by == "client":
         leave(client, how)
     else:
@@ -102,7 +102,7 @@ def test_the_proxy_itself(testbed: Testbed, tmp_path: Path) -> None:
 
     proxy = testbed.proxy(testbed.broker(script).address, record=tmp_path)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(18, 0, 1))
+    assert wire.ask(client, wire.request(18, 0, 1))
     proxy.stop()
     assert closings(tmp_path) == [("fin", "")]
 

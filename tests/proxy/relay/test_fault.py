@@ -20,7 +20,7 @@ def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.Monk
         ours = running.supervisor
         assert decode(ours.recv(65536)) == Accepting()
         steady = testbed.client(running.address)
-        assert wire.exchange(steady, wire.request(18, 0, 1)) == wire.response(1, b"ok")
+        assert wire.ask(steady, wire.request(18, 0, 1)) == wire.response(1, b"ok")
         with monkeypatch.context() as broken:
 
             def fail(self: HalfConnection, chunk: bytes, now: int) -> Any:
@@ -34,7 +34,7 @@ def test_a_fault_costs_one_connection(testbed: Testbed, monkeypatch: pytest.Monk
             victim.sendall(wire.request(18, 0, 1, b"victim"))
             with pytest.raises(ConnectionResetError):
                 victim.recv(100)
-        assert wire.exchange(steady, wire.request(18, 0, 2)) == wire.response(2, b"ok")
+        assert wire.ask(steady, wire.request(18, 0, 2)) == wire.response(2, b"ok")
         while not isinstance(event := decode(ours.recv(65536)), events.RelayFault):
             pass
         assert "out of luck at fail" in event.text

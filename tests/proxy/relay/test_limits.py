@@ -42,7 +42,7 @@ def is_left_waiting(sock: socket.socket, served: socket.socket) -> bool:
     """Whether nothing has come, though the relay has served another connection since, more than once."""
     frame = wire.request(18, 0, 99)
     for _ in range(5):
-        assert wire.exchange(served, frame) == frame
+        assert wire.ask(served, frame) == frame
     return not wire.readable(sock)
 
 
@@ -79,7 +79,7 @@ def test_idle_connections_are_closed(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address, limits=Limits(idle_seconds=0.5))
     idle, quiet = testbed.client(proxy.address), testbed.client(proxy.address)
     frame = wire.request(18, 0, 1)
-    assert wire.exchange(idle, frame) == frame
+    assert wire.ask(idle, frame) == frame
     assert idle.recv(1) == b"" and quiet.recv(1) == b""
     closed = next_event(proxy, IdleClosed)
     assert closed.seconds == 0.5 and "0.5 s" in closed.text
@@ -182,7 +182,7 @@ def test_a_frame_larger_than_the_limit(testbed: Testbed, oversize: str, by: str)
 
     proxy = testbed.proxy(testbed.broker(script).address, limits=Limits(max_frame=1_000_000, oversize=oversize))
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(18, 0, 1)) == wire.response(1)
+    assert wire.ask(client, wire.request(18, 0, 1)) == wire.response(1)
     if by == "client":
         client.sendall(large)
     reported = next_event(proxy, NotKafka)  # before the rest, which never comes
@@ -263,7 +263,7 @@ def test_silent_clients_cost_the_others_nothing(testbed: Testbed) -> None:
     for _ in range(200):
         for sock in silent_ones[::50]:
             sock.sendall(b"\0")
-        assert wire.exchange(client, frame) == frame
+        assert wire.ask(client, frame) == frame
 
 
 def test_a_stalled_peer_costs_little(testbed: Testbed) -> None:
@@ -312,7 +312,7 @@ def test_a_thousand_connections(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address)
     frame = wire.request(18, 0, 1)
     warm = testbed.client(proxy.address)
-    assert wire.exchange(warm, frame) == frame
+    assert wire.ask(warm, frame) == frame
     pid = relay_pid(proxy)
     before, files = resident(pid), len(os.listdir(f"/proc/{pid}/fd"))
     clients = [testbed.client(proxy.address) for _ in range(1000)]
@@ -338,7 +338,7 @@ REQUEST = wire.request(18, 0, 3)
 
 
 def served(client: socket.socket) -> None:
-    assert wire.exchange(client, REQUEST) == wire.response(3, bytes(6))
+    assert wire.ask(client, REQUEST) == wire.response(3, bytes(6))
 
 
 def listening(process: subprocess.Popen[str]) -> tuple[str, int]:

@@ -38,7 +38,7 @@ def test_a_reader_that_reads_nothing_is_ended_and_reported(testbed: Testbed, tmp
         assert wire.with_size(wire.read_frame(client)[4:]) == FRAME
     # What comes from now on is observed, and nothing else is dropped.
     later = testbed.client(proxy.address)
-    assert wire.exchange(later, wire.request(18, 0, 99))
+    assert wire.ask(later, wire.request(18, 0, 99))
     proxy.stop()
     assert not [event for event in proxy.events() if isinstance(event, ReaderStuck)]
     with open_capture(tmp_path) as capture:

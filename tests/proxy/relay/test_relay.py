@@ -110,7 +110,7 @@ def test_a_name_with_several_addresses_is_tried_through(testbed: Testbed) -> Non
     proxy = testbed.proxy(("localhost", broker.address[1]))
     client = testbed.client(proxy.address)
     asked = wire.request(18, 0, 1)
-    assert wire.exchange(client, asked) == wire.response(1, asked)
+    assert wire.ask(client, asked) == wire.response(1, asked)
 
 
 def test_an_unreachable_broker_is_reported_at_the_start(testbed: Testbed) -> None:
@@ -158,7 +158,7 @@ def test_a_reader_that_stalls_costs_no_memory_and_gets_everything(testbed: Testb
         """Whether it has sent nothing more while the relay has served somebody else."""
         known = sent[0]
         for number in range(50):
-            assert wire.exchange(other, wire.request(18, 0, number))
+            assert wire.ask(other, wire.request(18, 0, number))
         return sent[0] == known
 
     until(broker_is_stalled)

@@ -69,7 +69,7 @@ def answering(testbed: Testbed) -> Broker:
 
 
 def ask(client: socket.socket, number: int, key: int = 18, version: int = 0) -> bytes:
-    return wire.exchange(client, wire.request(key, version, number))
+    return wire.ask_or_end(client, wire.request(key, version, number))
 
 
 def next_events(proxy: Proxy, kind: type[E], count: int, into: list[Event] | None = None) -> list[E]:
@@ -285,7 +285,7 @@ def test_rules_and_connections_over_the_control_api(testbed: Testbed, answering:
     assert [each["name"] for each in control.rules()] == ["from file"]
     body = (0).to_bytes(2, "big") + bytes(4) + (0).to_bytes(2, "big")
     for number, client in enumerate(clients):
-        assert wire.exchange(client, wire.request(HEARTBEAT, 0, number, body))[-2:] == NOT_COORDINATOR.to_bytes(2, "big")
+        assert wire.ask(client, wire.request(HEARTBEAT, 0, number, body))[-2:] == NOT_COORDINATOR.to_bytes(2, "big")
     assert control.rules()[0]["hits"] == len(clients)
     assert sorted(event.hits for event in next_events(proxy, RuleHit, len(clients))) == [*range(1, len(clients) + 1)]
     assert control.wait_for_hits("from file", len(clients), timeout=PATIENCE) == len(clients)
@@ -349,7 +349,7 @@ def test_a_new_worker_gets_what_the_others_know(
     for _ in attempts():  # it is events when it has begun
         codes = set()
         for client in clients:
-            answer = wire.exchange(client, produce)[4:]
+            answer = wire.ask(client, produce)[4:]
             short = len(answer) == 10  # the broker's own
             found = () if short else decoder.decode_response(answer, api_key=0, api_version=7).errors()
             codes.add(next((code for _, code in found), 0))
@@ -373,7 +373,7 @@ def test_counts_are_exact_over_all_workers(testbed: Testbed, answering: Broker, 
     body = (0).to_bytes(2, "big") + bytes(4) + (0).to_bytes(2, "big")
 
     def beat(client: socket.socket, number: int) -> int:
-        return int.from_bytes(wire.exchange(client, wire.request(HEARTBEAT, 0, number, body))[-2:], "big")
+        return int.from_bytes(wire.ask(client, wire.request(HEARTBEAT, 0, number, body))[-2:], "big")
 
     found = [beat(clients[number % len(clients)], number) for number in range(16)]
     assert [number for number, code in enumerate(found) if code == NOT_COORDINATOR] == [3, 5, 7, 9]

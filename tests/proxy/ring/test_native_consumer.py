@@ -16,9 +16,11 @@ from barnabas.captures.recording import recording
 from barnabas.proxy.native.accelerator import native
 from barnabas.proxy.observers import recordings
 from barnabas.proxy.observers.recordings import Recordings
+from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.settings import RecordingConfig
 from barnabas.proxy.ring.reader import Lost, RingReader, RingRecord
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
+from barnabas.proxy.settings.control_messages import RecordingState, StartRecording
 from torture.proxy.peers.traffic import produce
 from traffic.random_traffic import SECRET, START, MixedTraffic
 
@@ -65,7 +67,7 @@ class Reading:
             to.data(conn, direction, time_ns, data, first)
         elif kind == Kind.OPENED:
             fields = json.loads(bytes(data))
-            to.opened(conn, time_ns, *(tuple(fields[name]) for name in ("client", "broker")))
+            to.opened(conn, time_ns, ConnectionEnds(*(tuple(fields[name]) for name in ("client", "broker"))))
         elif kind == Kind.CLOSED:
             to.closed(conn, time_ns, json.loads(bytes(data))["how"])
 
@@ -210,8 +212,8 @@ def test_a_recording_that_begins_in_the_middle_of_frames(tmp_path: Path) -> None
     twins.read()
     before = twins.both[0].went
     for each, name in zip(twins.both, ("tracks", "records"), strict=True):
-        fields = each.recordings.command({"do": "recording.start", "directory": str(tmp_path / name)})
-        assert fields["recording"]
+        state = each.recordings.command(StartRecording(str(tmp_path / name)))
+        assert isinstance(state, RecordingState) and state.recording
         assert each.recordings._barred
     traffic.run(twins)  # type: ignore[arg-type]
     twins.close()

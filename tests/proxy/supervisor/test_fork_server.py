@@ -54,7 +54,7 @@ def test_it_works_and_leaves_nothing(server: ForkServer, testbed: Testbed, tmp_p
             assert set(processes(proxy)) == {"relay", "observer", "inspector", "control"}
             assert {parent(child.pid) for child in processes(proxy).values()} == {own}
             client = testbed.client(proxy.address)
-            assert wire.exchange(client, wire.request(18, 0, 7))[4:8] == (7).to_bytes(4, "big")
+            assert wire.ask(client, wire.request(18, 0, 7))[4:8] == (7).to_bytes(4, "big")
             assert proxy.control is not None
             access = proxy.control.access
             control = Control(access.url, access.token)
@@ -91,7 +91,7 @@ def test_without_it_processes_are_fresh_interpreters(testbed: Testbed) -> None:
             assert {parent(child.pid) for child in processes(after).values()} == {os.getpid()}
             for proxy in (before, after):  # the forks have gone on
                 client = testbed.client(proxy.address)
-                assert wire.exchange(client, wire.request(18, 0, 3))[4:8] == (3).to_bytes(4, "big")
+                assert wire.ask(client, wire.request(18, 0, 3))[4:8] == (3).to_bytes(4, "big")
                 client.close()
     server.close()
 

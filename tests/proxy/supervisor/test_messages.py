@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from enum import Enum
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from barnabas.plugins.hooks.sources import parse
@@ -19,24 +21,40 @@ from barnabas.proxy.interception.plugin_host import messages as of_plugins
 from barnabas.proxy.negotiation.sasl import SaslConfig
 from barnabas.proxy.negotiation.security import SecurityConfig, TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.settings import control_messages
 from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.settings.relay_settings import BrokerListener, RelaySettings, ReservedAddress, WorkerResources
 from barnabas.proxy.settings.serialization import from_json, from_named, to_json, to_named
 from barnabas.proxy.supervisor import messages
+from barnabas.proxy.supervisor.channel import Unpacker, pack
 from barnabas.proxy.supervisor.shared_counters import FileRule
 
 RULES = (FileRule(Rule.of("api == Produce", error="REQUEST_TIMED_OUT", when={"times": 2}), 7),)
 SAMPLES: dict[Any, Any] = {
-    int: 3, str: "observer", float: 0.5, bool: True, events.Address: ("::1", 9092), tuple[str, ...]: ("a", "b"), tuple[FileRule, ...]: RULES,
-    list[str]: ["a"], dict[str, Any]: {"a": [1, None]}, list[dict[str, Any]]: [{"name": "p"}],
+    int: 3, str: "observer", float: 0.5, bool: True, Rule: RULES[0].rule, events.Address: ("::1", 9092), tuple[FileRule, ...]: RULES,
+    dict[str, Any]: {"a": [1, None]}, Mapping[str, Any]: {},
 }  # fmt: skip
+
+
+def value(hint: Any) -> Any:
+    if hint in SAMPLES:
+        return SAMPLES[hint]
+    of = get_args(hint)
+    if get_origin(hint) is tuple:
+        return tuple(value(each) for each in of if each is not Ellipsis)
+    if get_origin(hint) is list:
+        return [value(of[0])]
+    if get_origin(hint) is dict:
+        return {value(of[0]): value(of[1])}
+    if of:
+        return value(of[0])
+    return list(hint)[-1] if issubclass(hint, Enum) else sample(hint)
 
 
 def sample(kind: type) -> Any:
     """An object of a dataclass with a value in every field."""
     hints = get_type_hints(kind)
-    wanted = {field.name: get_args(hints[field.name]) or (hints[field.name],) for field in fields(kind)}
-    return kind(**{name: SAMPLES.get(hints[name], SAMPLES.get(of[0], {})) for name, of in wanted.items()})
+    return kind(**{field.name: value(hints[field.name]) for field in fields(kind)})
 
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(messages.Message) if kind is not Event] + sorted(events._BY_NAME.values(), key=str))
@@ -52,6 +70,22 @@ def test_messages_of_the_plugin_host(kinds: Any) -> None:
     for kind in get_args(kinds):
         sent = sample(kind)
         assert from_named(kinds, json.loads(json.dumps(to_named(sent)))) == sent
+
+
+@pytest.mark.parametrize(
+    ("kinds", "decode"),
+    [
+        (control_messages.Commands, control_messages.command),
+        (control_messages.Answers, control_messages.answer),
+        (control_messages.Notices, control_messages.notice),
+    ],
+)
+def test_messages_of_the_control_server(kinds: Any, decode: Callable[[dict[str, Any]], object]) -> None:
+    for kind in get_args(kinds):
+        sent = sample(kind)
+        ((packet, data),) = Unpacker().feed(pack(control_messages.packed(sent, 5), b"frame"))
+        assert (packet.pop("id"), data) == (5, b"frame")
+        assert decode(packet) == sent
 
 
 def test_settings_of_the_relay(tmp_path: Path) -> None:

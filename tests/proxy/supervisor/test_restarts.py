@@ -36,7 +36,7 @@ answering = scripted.answering(bytes(6))
 def ask(testbed: Testbed, proxy: Any, number: int = 1) -> bytes:
     """An answer on a new connection."""
     client = testbed.client(proxy.address)
-    answer: bytes = wire.exchange(client, wire.request(18, 0, number))
+    answer: bytes = wire.ask_or_end(client, wire.request(18, 0, number))
     client.close()
     return answer
 
@@ -53,7 +53,7 @@ def back(proxy: Any, name: str) -> ProcessStarted:
 def test_clients_are_served_again_after_the_only_relay_has_died(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(testbed.broker(answering).address, record=tmp_path)
     held = testbed.client(proxy.address)
-    assert wire.exchange(held, wire.request(18, 0, 1))
+    assert wire.ask(held, wire.request(18, 0, 1))
     first = next_event(proxy, ConnectionOpened).connection
     failed = kill(proxy, "relay")
     assert (failed.code, failed.again) == (-signal.SIGKILL, 0.0)
@@ -82,7 +82,7 @@ def test_brokers_keep_their_ports_when_the_relay_is_replaced(testbed: Testbed) -
     kill(proxy, "relay")
     back(proxy, "relay")
     client = testbed.client(own)
-    assert wire.exchange(client, wire.request(18, 0, 5)) == wire.response(5, bytes(6))
+    assert wire.ask(client, wire.request(18, 0, 5)) == wire.response(5, bytes(6))
     assert metadata() == own
 
 
@@ -90,12 +90,12 @@ def test_brokers_keep_their_ports_when_the_relay_is_replaced(testbed: Testbed) -
 def test_what_comes_after_the_observers_death_is_recorded(testbed: Testbed, tmp_path: Path, lossless: bool) -> None:
     proxy = testbed.proxy(testbed.broker(answering).address, record=tmp_path, lossless=lossless)
     standing = testbed.client(proxy.address)
-    assert wire.exchange(standing, wire.request(18, 0, 1))
+    assert wire.ask(standing, wire.request(18, 0, 1))
     kill(proxy, "observer")
     back(proxy, "observer")
     assert ask(testbed, proxy, 2)
     for number in range(3, 1000):  # a connection that stood before is known again once the relay has named it
-        assert wire.exchange(standing, wire.request(18, 0, number))
+        assert wire.ask(standing, wire.request(18, 0, number))
         if next_event(proxy, Counts).exchanges >= 2:
             break
     proxy.stop()
@@ -112,7 +112,7 @@ def test_a_lossless_relay_waits_for_the_observer_that_took_the_place_of_another(
     back(proxy, "observer")
     client = testbed.client(proxy.address)
     for number in range(count):
-        assert wire.exchange(client, wire.request(18, 0, number, bytes(size)))
+        assert wire.ask(client, wire.request(18, 0, number, bytes(size)))
     client.close()
     next_event(proxy, ConnectionClosed)
     proxy.stop()

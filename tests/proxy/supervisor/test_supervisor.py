@@ -46,7 +46,7 @@ def test_nothing_is_left_after_stop(testbed: Testbed) -> None:
     proxy = Proxy(ProxyConfig(upstream=broker.address, probe=False))
     with proxy:
         client = socket.create_connection(proxy.address)
-        assert wire.exchange(client, wire.request(18, 0, 1))
+        assert wire.ask(client, wire.request(18, 0, 1))
         children = pids(proxy)
         client.close()
     assert not any(map(alive, children))
@@ -124,12 +124,12 @@ def test_a_client_that_never_ends_does_not_hold_up_stop(testbed: Testbed) -> Non
 def test_ctrl_c_is_the_supervisors_business(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(answering(bytes(6))).address)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(18, 0, 1))
+    assert wire.ask(client, wire.request(18, 0, 1))
     next_event(proxy, Counts)
     assert all(os.getpgid(pid) != os.getpgrp() for pid in pids(proxy))
     for pid in pids(proxy):
         os.kill(pid, signal.SIGINT)
-    assert wire.exchange(client, wire.request(18, 0, 2))
+    assert wire.ask(client, wire.request(18, 0, 2))
     proxy.stop()
     assert [child.returncode for child in proxy._children.values()] == [0, 0]
     assert [event.exchanges for event in proxy.events() if isinstance(event, Counts)][-1] == 2
@@ -160,7 +160,7 @@ def test_counts_of_the_observer(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(answering(bytes(6))).address)
     client = testbed.client(proxy.address)
     for number in range(50):
-        wire.exchange(client, wire.request(18, 0, number))
+        wire.ask(client, wire.request(18, 0, number))
     client.close()
     proxy.stop()
     last = [event for event in proxy.events() if isinstance(event, Counts)][-1]
@@ -240,7 +240,7 @@ def test_recording_is_written(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address, record=directory)
     assert next_event(proxy, Recording).path == str(directory)
     client = testbed.client(proxy.address)
-    assert wire.exchange(client, wire.request(18, 0, 1))
+    assert wire.ask(client, wire.request(18, 0, 1))
     client.close()
     proxy.stop()
     assert [path.suffix for path in directory.iterdir() if path.suffix == ".pcapng"]

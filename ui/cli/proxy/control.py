@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -283,8 +283,7 @@ def record(
     """
     if (directory is not None) + rotate + stop > 1:
         raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
-    kept = recording.config().settings()
-    kept = {name: value for name, value in kept.items() if value}
+    kept = {name: value for name, value in asdict(recording.config()).items() if value}
     if kept and directory is None:
         raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time go with a directory to begin with")
     if directory is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from ....decoder.schema import facts
 from ....plugins.hooks import installed, parse
-from ....plugins.hooks.plugin import OF_MESSAGES
 from ....plugins.hooks.sources import GROUP
 from ....proxy.interception.plugin_host import PluginsConfig
 from ....proxy.interception.plugin_host.forkserver_client import check as load_once
@@ -40,13 +40,13 @@ def check(
     """Load plugins in a process of their own, and say what they are for. Exit status 2 if something is wrong."""
     found = load_once(PluginsConfig(tuple(parse(each) for each in plugin)))
     if as_json:
-        print_json({"plugins": found})
+        print_json({"plugins": [asdict(each) for each in found]})
         return
     for each in found:
-        typer.echo(f"{visible(each['name'])}: {', '.join(each['hooks'])}")
-        keys = sorted({facts.api_name(key) for hook in OF_MESSAGES for key in each[hook]})
+        typer.echo(f"{visible(each.name)}: {', '.join(each.hooks)}")
+        keys = sorted({facts.api_name(key) for key in (*each.request, *each.response, *each.exchange)})
         if keys:
             of = "every API" if len(keys) == len(facts.api_keys()) else ", ".join(keys)
-            match = f"; {visible(each['match'])}" if each["match"] else ""
+            match = f"; {visible(each.match)}" if each.match else ""
             typer.echo(f"    {of}{match}")
     typer.echo(f"ok: {len(found)} plugin{'s' if len(found) != 1 else ''}")

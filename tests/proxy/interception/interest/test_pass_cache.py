@@ -180,7 +180,7 @@ def test_a_topic_that_gets_its_name_later(testbed: Testbed) -> None:
         return error
 
     assert [fetch(client, number) for number in range(6)] == [0] * 6
-    assert wire.exchange(other, wire.with_size(decoder.encode_request(metadata, 12, {}, correlation_id=1, client_id="d")))
+    assert wire.ask(other, wire.with_size(decoder.encode_request(metadata, 12, {}, correlation_id=1, client_id="d")))
     assert fetch(client, 9) == facts.error_code("UNKNOWN_SERVER_ERROR")
     proxy.stop()
     assert [event.correlation_id for event in proxy.events() if isinstance(event, RuleHit)] == [9]

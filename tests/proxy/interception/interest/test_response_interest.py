@@ -171,7 +171,7 @@ def test_a_large_request_passes_once_it_is_seen_that_no_rule_is_about_it(testbed
         client.sendall(frame[:cut])
         if number < 2:
             assert begun.wait(PATIENCE), "it waits for its end"
-        answer = wire.exchange(client, frame[cut:])
+        answer = wire.ask(client, frame[cut:])
         assert int.from_bytes(answer[4:8], "big") == number
         fields = decoder.decode_response(answer[4:], api_key=PRODUCE, api_version=9).to_dict()
         assert bool(fields["responses"]) == (number == 2)

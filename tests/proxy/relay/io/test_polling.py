@@ -116,7 +116,7 @@ def test_traffic_recording_and_large_frames(testbed: Testbed, tmp_path: Path, po
     large = wire.request(0, 3, 2, os.urandom(3_000_000))
     clients = [testbed.client(proxy.address) for _ in range(20)]
     for client in clients:
-        assert wire.exchange(client, wire.request(18, 0, 1)) == wire.request(18, 0, 1)
+        assert wire.ask(client, wire.request(18, 0, 1)) == wire.request(18, 0, 1)
     threading.Thread(target=clients[0].sendall, args=(large,), daemon=True).start()
     assert wire.exactly(clients[0], len(large)) == large
     relay = proxy._children["relay"].pid
@@ -133,7 +133,7 @@ def test_traffic_recording_and_large_frames(testbed: Testbed, tmp_path: Path, po
 def test_an_idle_proxy_is_idle(testbed: Testbed, portable: None) -> None:
     proxy = testbed.proxy(testbed.broker(echo).address)
     for client in [testbed.client(proxy.address) for _ in range(50)]:
-        assert wire.exchange(client, wire.request(18, 0, 1))
+        assert wire.ask(client, wire.request(18, 0, 1))
 
     def ticks() -> int:
         with open(f"/proc/{proxy._children['relay'].pid}/stat") as file:

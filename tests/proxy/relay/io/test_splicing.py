@@ -146,7 +146,7 @@ def test_a_stalled_broker_stalls_one_connection_and_loses_nothing(testbed: Testb
     stalled, free = testbed.client(proxy.address), testbed.client(proxy.address)
     threading.Thread(target=lambda: [stalled.sendall(frame) for frame in asked], daemon=True).start()
     until(lambda: not select.select([], [stalled], [], 0)[1])  # no more is taken
-    assert wire.exchange(free, asked[1])[8:] == hashlib.sha256(asked[1][12:]).digest()
+    assert wire.ask(free, asked[1])[8:] == hashlib.sha256(asked[1][12:]).digest()
     go.set()
     for frame in asked:
         assert wire.read_frame(stalled)[8:] == hashlib.sha256(frame[12:]).digest()
@@ -226,7 +226,7 @@ def test_fetch_responses_are_followed_to_their_node_endpoints_while_they_are_spl
     proxy = testbed.proxy(testbed.broker(scripted.each(lambda _, number: answers[number])).address, snaplen=SNAPLEN)
     client = testbed.client(proxy.address)
     for number, answer in enumerate(answers):
-        got = wire.exchange(client, wire.with_size(decoder.encode_request(1, 16, {"max_wait_ms": 1}, correlation_id=number)))
+        got = wire.ask(client, wire.with_size(decoder.encode_request(1, 16, {"max_wait_ms": 1}, correlation_id=number)))
         if number == 1:
             assert len(got) == len(answer) and got[:-80] == answer[:-80]
             message = decoder.decode_response(got[4:], api_key=1, api_version=16)
@@ -248,7 +248,7 @@ def test_a_response_that_is_kept_back_behind_a_large_one(testbed: Testbed) -> No
 
     def script(sock: socket.socket) -> None:
         wire.read_frame(sock)
-        wire.exchange(sock, answers[0])
+        wire.ask_or_end(sock, answers[0])
         for at in range(0, len(answer), 20_000):  # each is received by itself
             sock.sendall(answer[at : at + 20_000])
             beginning.wait(0.1)
@@ -257,4 +257,4 @@ def test_a_response_that_is_kept_back_behind_a_large_one(testbed: Testbed) -> No
     proxy = testbed.proxy(testbed.broker(script).address, snaplen=SNAPLEN, rules=[rule])
     client = testbed.client(proxy.address)
     for request, response in zip((large, asked), answers, strict=True):
-        assert wire.exchange(client, request) == response
+        assert wire.ask(client, request) == response
