@@ -161,7 +161,8 @@ async def rule_wait(api: Api, request: web.Request) -> web.Response:
     if done:
         return answer({"name": name, "hits": waiting.result(), "reached": True})
     waiting.cancel()
-    return answer({"name": name, "hits": _one(await _rules(api), name).hits, "reached": False})
+    found = _one(await _rules(api), name).hits
+    return answer({"name": name, "hits": found, "reached": found >= hits})
 
 
 # -- recording -------------------------------------------------------------------------------------------------

@@ -79,7 +79,9 @@ class Traffic:
             getattr(each, name)(*values)
 
     def open(self, conn: int = 1) -> None:
-        self.feed("opened", conn, self.time_ns, ConnectionEnds(("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092)))
+        ends = ConnectionEnds(("10.0.0.1", 50000 + conn), ("10.0.0.2", 9092))
+        for each in self.both:
+            each.opened(conn, self.time_ns, *([ends] if each is self.decoder else ends))
 
     def ask(
         self, key: int, version: int, fields: dict[str, Any] | None = None, conn: int = 1, client: str | None = "c"
