@@ -219,10 +219,12 @@ class _Checker:
         for name, number in names.items():
             if name.lower() == text.lower():
                 return number
-        if field.kind in _FORMER and (former := facts.former_name(_FORMER[field.kind], text)) is not None:
+        kind = _FORMER.get(field.kind, "")
+        former = facts.former_name(kind, text)
+        if former is not None:
             return names[former.today]
         hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is ValueKind.ERROR else ""
-        raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, names)}{hint}", word)
+        raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, [*names, *(each.name for each in facts.former_names() if each.kind == kind)])}{hint}", word)
 
     def number(self, field: Field | Path, word: tree.Word) -> int | float:
         kind = field.kind
