@@ -145,7 +145,10 @@ def try_(
         return
     for rule in rules:
         matched, hits = engine.counts()[rule.name]
-        typer.echo(f"{visible(rule.name)}: {matched} of {total} exchanges match, {hits} would have been changed")
+        typer.echo(
+            f"{visible(rule.name)}: {hits} of {total} exchanges would have been changed; "
+            f"{matched} matched while the rule could fire"
+        )
         for line in shown[rule.name]:
             typer.echo(line)
         if hits > len(shown[rule.name]) and limit:
