@@ -28,7 +28,7 @@ LINKING = (("-Wl,-z,relro", "-Wl,-z,now"), ("-Wl,-z,noexecstack",))
 SHARED = {
     "decoder": (),
     "captures": (
-        ("decoder/wire/frame.py", "MAX_FRAME"),
+        ("decoder/wire/frame.py", "MAX_FRAME", "HEAD=FRAME_HEAD"),
         ("captures/pcap/packets.py", "MAX_LENGTH", "MAX_PAYLOAD", "FIN", "SYN", "RST", "PSH", "ACK"),
         ("captures/recording/index.py", "UNDECODED", "SURPLUS", "CUT", "MAX_STRING"),
         ("decoder/connection/correlation.py", "MOST_WAITING"),

@@ -200,6 +200,14 @@ static int write_record(ConnectionRecorder *recorder, const Waiting *asked, int6
     return index_add(recorder->records, &record) ? DONE : FAILED;
 }
 
+/* The oldest request gets no response. */
+static int give_up_first(ConnectionRecorder *recorder) {
+    int state = write_record(recorder, waiting_at(recorder, 0), 0, -1, 0, 0, 0);
+    if (state == DONE)
+        queue_take(recorder);
+    return state;
+}
+
 /* --- a frame --------------------------------------------------------------------------------------------------- */
 
 /* The file offset of the next frame. */
@@ -235,11 +243,8 @@ int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t s
         }
         *last = what;
         state = write_packets(recorder, 0, data, size, cut, time_ns);
-        if (state == DONE && recorder->queue.count > MOST_WAITING) { /* the oldest is given up */
-            state = write_record(recorder, waiting_at(recorder, 0), 0, -1, 0, 0, 0);
-            if (state == DONE)
-                queue_take(recorder);
-        }
+        if (state == DONE && recorder->queue.count > MOST_WAITING)
+            state = give_up_first(recorder);
         if (state != DONE) { /* nothing of it is taken: the memory stays whose it was */
             go_back(recorder, &before);
             if (owned)
@@ -292,31 +297,20 @@ Py_ssize_t unseen_behind(ConnectionRecorder *recorder, int direction, const uint
     return fits || cursor.over > whole - size ? 0 : cursor.over;
 }
 
-/* Where frames are only counted, a response may be of any request that waits, or of none: then the others were lost. As
-   `decoder.Connection._response`. Whether one of a request that waits is to be read, which is the first one then. */
-static int find_request(ConnectionRecorder *recorder, const uint8_t *frame) {
-    Py_ssize_t place = in_flight_place(&recorder->queue, get32(frame), sizeof(Waiting));
-    if (place < 0) {
-        recorder->context->exchanges++; /* an orphan: no request waits for it */
-        recorder->context->frames++;
-        return 0;
-    }
-    recorder->context->exchanges += place; /* they get no response */
-    while (place--)
-        queue_take(recorder);
-    return 1;
-}
-
 int take_response(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, int64_t base) {
     int error;
-    if (recorder->context->counting && size >= 8 && !find_request(recorder, data + 4))
+    Py_ssize_t place = size < 8 ? -1 : in_flight_place(&recorder->queue, get32(data + 4), sizeof(Waiting));
+    if (place < 0 && size >= 8 && recorder->context->counting) { /* an orphan: no request waits for it */
+        recorder->context->exchanges++;
+        recorder->context->frames++;
         return DONE;
-    if (!recorder->queue.count)
-        return CARE;
-    const Waiting *asked = waiting_at(recorder, 0);
-    int state = read_response(asked, data + 4, size - 4, cut, &error);
+    }
+    int state = place < 0 ? CARE : read_response(waiting_at(recorder, place), data + 4, size - 4, cut, &error);
+    while (state == DONE && place--) /* those in front get no response, as in `decoder.Connection._response` */
+        state = give_up_first(recorder);
     if (state != DONE)
         return state;
+    const Waiting *asked = waiting_at(recorder, 0);
     int64_t offset = next_offset(recorder, base);
     Position before = position_of(recorder);
     state = write_packets(recorder, 1, data, size, cut, time_ns);

@@ -88,9 +88,12 @@ static int hold(ConnectionRecorder *recorder, Held *held, const uint8_t *data, P
 /* A TLS hello reads as a size of 369 MB (decoder/wire/frame.py: foreign_protocol): that needs care. */
 static int is_plain(const Framer *framer) { return framer->size >> 16 != 0x1603; }
 
-/* Whether the segment is to be looked after before the next frame. */
-static int is_due(const ConnectionRecorder *recorder, int64_t base, int64_t stop) {
-    return !recorder->context->counting && (!recorder->ends.attached || base + recorder->buffer->size >= stop);
+/* Whether the segment is to be looked after before the frame that begins so: STOP. CARE for a response that does not belong to the
+   first request, as those in front of its own are given up before that. */
+static int is_due(const ConnectionRecorder *recorder, int direction, const uint8_t *head, Py_ssize_t size, int64_t base, int64_t stop) {
+    if (recorder->context->counting || (recorder->ends.attached && base + recorder->buffer->size < stop))
+        return DONE;
+    return !direction || (size >= 8 && !in_flight_place(&recorder->queue, get32(head + 4), sizeof(Waiting))) ? STOP : CARE;
 }
 
 /* The last bytes of a frame of which something is held: it is taken with them, or it stays as it was. */
@@ -138,11 +141,13 @@ static PyObject *Recorder_skip(PyObject *self, PyObject *const *a, Py_ssize_t gi
     Held *held = &recorder->held[direction];
     Framer next = held->framer;
     int state = CARE;
-    if (next.have == 4 && is_plain(&next) && count > 0 && count <= next.left) {
+    if (held->size >= FRAME_HEAD && is_plain(&next) && count > 0 && count <= next.left) {
         next.left -= count;
-        if (!next.left)
-            state = is_due(recorder, base, stop) ? STOP : complete(recorder, (int)direction, NULL, count, whole_of(&next), base);
-        else if ((state = hold(recorder, held, NULL, count, whole_of(&next)) ? DONE : FAILED) == DONE)
+        if (!next.left) {
+            state = is_due(recorder, (int)direction, held->bytes, held->size, base, stop);
+            if (state == DONE)
+                state = complete(recorder, (int)direction, NULL, count, whole_of(&next), base);
+        } else if ((state = hold(recorder, held, NULL, count, whole_of(&next)) ? DONE : FAILED) == DONE)
             held->framer = next;
     }
     if (state == FAILED) {
@@ -172,8 +177,8 @@ int recorder_feed(ConnectionRecorder *recorder, int direction, const uint8_t *da
             if (!hold(recorder, held, frame, part, whole_of(&next)))
                 return FAILED;
             held->framer = next;
-        } else if (is_due(recorder, base, stop))
-            state = STOP;
+        } else if ((state = is_due(recorder, direction, held->size ? held->bytes : frame, held->size ? held->size : part, base, stop)) != DONE)
+            return state;
         else if (held->size)
             state = complete(recorder, direction, frame, part, whole_of(&next), base);
         else if (direction)

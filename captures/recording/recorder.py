@@ -163,10 +163,10 @@ class Recorder:
         """As `skipped`, of a capture that may lack anything. False, and nothing was done, where they do not belong to a frame that is
         known by its head."""
         connection = self._connections[conn]
-        self._native.leave(connection)
-        if not connection.broken and not connection.decoder.can_skip(Direction(direction), nbytes):
-            return False
-        self.skipped(conn, direction, 0, nbytes)
+        if not self._native.skip(connection, direction, nbytes):
+            if not connection.broken and not connection.decoder.can_skip(Direction(direction), nbytes):
+                return False
+            self.skipped(conn, direction, 0, nbytes)
         return True
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:

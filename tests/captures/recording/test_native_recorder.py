@@ -10,7 +10,7 @@ from barnabas.captures import Recorder, open_capture
 from barnabas.captures.native.accelerator import native
 from barnabas.captures.recording import native_recorder, recording
 from barnabas.captures.recording.segment import check
-from barnabas.decoder import encode_request
+from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.correlation import MOST_WAITING
 from harness.waiting import PATIENCE
 from harness.wire import with_size
@@ -19,7 +19,18 @@ from traffic.random_traffic import SECRET, MixedTraffic
 needs_accelerator = pytest.mark.skipif(native is None, reason="the accelerator is not there")
 
 
-def record(directory: Path, monkeypatch: pytest.MonkeyPatch, traffic: MixedTraffic, fast: bool, **options) -> Recorder:
+class LostResponses:
+    """Heartbeats of which every seventh gets no response."""
+
+    def run(self, recorder: Recorder) -> None:
+        for n in range(600):
+            fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+            recorder.data(1, 0, 1000 + n, with_size(encode_request(12, 1, fields, correlation_id=n, client_id="c")))
+            if n % 7 != 3:
+                recorder.data(1, 1, 2000 + n, with_size(encode_response(12, 1, {}, correlation_id=n)))
+
+
+def record(directory: Path, monkeypatch: pytest.MonkeyPatch, traffic: MixedTraffic | LostResponses, fast: bool, **options) -> Recorder:
     monkeypatch.setattr(recording.os, "urandom", lambda size: bytes(size))
     monkeypatch.setattr(recording.time, "strftime", lambda *a: "20261122-120000")
     with monkeypatch.context() as patch:
@@ -128,3 +139,14 @@ def test_the_oldest_of_too_many_requests_are_given_up(tmp_path: Path) -> None:
         rows = [(row.correlation_id, str(row.state)) for row in capture.rows()]
     assert rows[:3] == [(n, "no_response") for n in range(3)]
     assert rows[3:] == [(n, "pending") for n in range(3, MOST_WAITING + 3)]
+
+
+@needs_accelerator
+@pytest.mark.parametrize("segment_bytes", [1 << 26, 20_000])
+def test_lost_responses_stay_on_the_fast_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment_bytes: int) -> None:
+    for fast in (False, True):
+        recorder = record(tmp_path / str(fast), monkeypatch, LostResponses(), fast, segment_bytes=segment_bytes)
+    assert files(tmp_path / "True") == files(tmp_path / "False")
+    assert recorder.counts["exchanges"] == 600 and recorder._native.counts["exchanges"] > 400
+    with open_capture(tmp_path / "True") as capture:
+        assert sum(str(row.state) == "no_response" for row in capture.rows()) == 86
