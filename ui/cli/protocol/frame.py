@@ -146,15 +146,19 @@ def show_frame(text: str, wanted: MessageSpec, form: str, presenter: Presenter) 
         raise fault
 
 
-def tree(value: Any, depth: int = 1, api: str = "") -> Iterator[str]:
-    """Nested dicts and lists as indented lines. Numbers that have a name have it beside them; `api`: in which API's message."""
+def tree(value: Any, depth: int = 1, api: str = "", field: str = "") -> Iterator[str]:
+    """Nested dicts and lists as indented lines. Numbers that have a name have it beside them.
+
+    `api`: whose message it is; `field`: whose value.
+    """
     pad = "  " * depth
     for name, item in value.items() if isinstance(value, dict) else ((f"[{i}]", v) for i, v in enumerate(value)):
         if isinstance(item, dict) or (isinstance(item, list) and item):
             yield f"{pad}{name}"
-            yield from tree(item, depth + 1, api)
+            yield from tree(item, depth + 1, api, name)
         else:
-            known = "" if item == 0 and str(name).endswith("error_code") else meaning(api, str(name), item)
+            of = str(name) if isinstance(value, dict) else field
+            known = "" if item == 0 and of.endswith("error_code") else meaning(api, of, item)
             yield f"{pad}{name}: {json_text(item)}{f' {known}' if known else ''}"
 
 

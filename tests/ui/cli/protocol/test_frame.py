@@ -62,6 +62,9 @@ def test_numbers_have_their_names_beside_them(run):
     shown = run("decode", "--hex", frame.hex(), "--request").stdout
     for line in ("request_api_key: 1 Fetch", "isolation_level: 1 READ_COMMITTED", "session_epoch: -1 (no session)"):
         assert line in shown
+    telemetry = decoder.encode_response(71, 0, {"accepted_compression_types": [4, 2]}, correlation_id=1)
+    shown = run("decode", "--hex", telemetry.hex(), "--response", "--api", 71, "--version", 0).stdout
+    assert "  accepted_compression_types\n    [0]: 4 zstd\n    [1]: 2 snappy\n" in shown
     # JSON is for programs: the numbers alone.
     assert json.loads(run("decode", "--hex", frame.hex(), "--request", "--json").stdout)["isolation_level"] == 1
 
