@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from barnabas.decoder.records import codecs
 from barnabas.decoder.reference import explain, fields, releases
 from barnabas.decoder.reference.explain import ApiText, ErrorText, FieldText, KipText, SettingText, UnknownTerm, find
 from barnabas.decoder.reference.explanations import texts
@@ -316,3 +317,4 @@ def test_meanings_of_numbers():
 def test_words_for_numbers_are_of_fields_that_exist():
     for _, name in texts.values():
         assert name in fields.by_name(), name
+    assert texts.values()["PushTelemetry", "compression_type"] == {number: codecs.name(number) for number in range(5)}
