@@ -136,9 +136,9 @@ $(VENV)/.demo: $(VENV)/.made pyproject.toml $(NATIVE)
 	@$(BIN)/python -m pip install -q -e '.[demo]'
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.made pyproject.toml
-	@echo "==> installing MkDocs into $(VENV)"
-	@$(BIN)/python -m pip install -q $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+$(VENV)/.docs: $(VENV)/.made pyproject.toml $(NATIVE)
+	@echo "==> installing barnabas and MkDocs into $(VENV)"
+	@$(BIN)/python -m pip install -q -e '.[docs]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml $(NATIVE)

@@ -142,11 +142,11 @@ class Walker:
                 )
             if mark == 1:
                 into[name] = value = {}
-                self._filled(field.struct, value, path)
+                self._struct(field.struct, value, path + ".")
         elif field.struct:
             into[name] = value = {}
             self._filled(field.struct, value, path)
-        if field.array:
+        if field.array or field.nullable:
             self.spans.append(FieldSpan(path, start, self.position))
         return value
 

@@ -37,9 +37,15 @@ _FULL = "as many pages are open as were allowed (--pages): close one, and load t
 
 
 class PageServer:
-    """Serves `command`, a screen, at `host`, `port` (0: a free one), to at most `most` pages at a time."""
+    """Serves `command`, a screen, at `host`, `port` (0: a free one), to at most `most` pages at a time.
 
-    def __init__(self, command: Sequence[str], *, title: str, host: str, port: int, most: int) -> None:
+    `protocol_page`: the page about an API of the protocol by its name, their list for "", None for a name that is none.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, title: str, host: str, port: int, most: int, protocol_page: Callable[[str], str | None]
+    ) -> None:
+        self._protocol_page = protocol_page
         self._command, self._title, self._host, self._port, self._most = command, title, host, port, most
         self._screens: set[ScreenProcess] = set()
         self._sockets: set[web.WebSocketResponse] = set()
@@ -67,6 +73,7 @@ class PageServer:
                 web.get("/", self._enter),
                 web.get(folder, self._page),
                 web.get(f"{folder}ws", self._socket),
+                web.get(folder + r"protocol/{name:\w*}", self._protocol),
                 web.get(folder + "{name:page\\.(?:css|js)}", self._asset),
                 web.static(f"{folder}static", statics(), show_index=False),
             ]
@@ -117,6 +124,13 @@ class PageServer:
             folder=self.access.folder,
             socket=f"ws://{html.escape(request.host)}{self.access.folder}ws",
         )
+        return web.Response(text=page, content_type="text/html")
+
+    async def _protocol(self, request: web.Request) -> web.Response:
+        # in a thread: an API with many versions takes a while
+        page = await asyncio.to_thread(self._protocol_page, request.match_info["name"])
+        if page is None:
+            return web.Response(status=404, text="barnabas: there is no such API\n")
         return web.Response(text=page, content_type="text/html")
 
     async def _asset(self, request: web.Request) -> web.Response:

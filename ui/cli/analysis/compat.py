@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, Verdict, report
+from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, Verdict, VersionUse, report
+from ....decoder.schema import facts
 from ...safe import visible
 from ...times import moment
 from ..common.failure import Failure, write_text
@@ -263,9 +264,16 @@ def _html_row(of: ClientReport) -> str:
     return row(_mark(of.verdict), *map(text, cells))
 
 
+def _layout(use: VersionUse) -> str:
+    """The command that shows this version of the API, if it is known."""
+    if use.api_key not in facts.api_keys() or use.version not in facts.api(use.api_key).versions:
+        return ""
+    return f"; its layout: <code>barnabas schema show {use.api} {use.version}</code>"
+
+
 def _html_section(of: ClientReport) -> str:
     items = [
-        f"<li>{_mark(r.verdict)}: {text(r.text)}" + (f" <span class=dim>({_usage(r)})</span>" if r.use else "")
+        f"<li>{_mark(r.verdict)}: {text(r.text)}" + (f" <span class=dim>({_usage(r)}{_layout(r.use)})</span>" if r.use else "")
         for r in of.reasons
     ]
     items += [f"<li><b>remedy</b>: {text(remedy)}" for remedy in of.remedies]

@@ -23,13 +23,14 @@ section { border: 1px solid var(--line); border-radius: .4rem; padding: 0 1rem .
 """
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """A page with this title, of parts that are HTML. Class names: high, medium, low, breaks, may, works, dim, number."""
+def page(title: str, parts: Iterable[str], style: str = "") -> str:
+    """A page with this title, of parts that are HTML. Class names: high, medium, low, breaks, may, works, dim, number, and those
+    of `style`."""
     return "\n".join((
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         '<meta name="viewport" content="width=device-width">',
-        f"<title>{text(title)}</title>\n<style>{_STYLE}</style>",
+        f"<title>{text(title)}</title>\n<style>{_STYLE}{style}</style>",
         *parts,
         "</html>\n",
     ))  # fmt: skip
@@ -42,10 +43,10 @@ def text(value: str) -> str:
 
 def table(heads: Iterable[str], rows: Iterable[str]) -> str:
     """A table: its headings as text, its rows as `row` makes them."""
-    return "<table><tr>" + "".join(f"<th>{text(head)}" for head in heads) + "\n" + "\n".join(rows) + "</table>"
+    return "<table><tr>" + "".join(f"<th>{text(head)}</th>" for head in heads) + "</tr>\n" + "\n".join(rows) + "</table>"
 
 
 def row(*cells: str | tuple[str, str]) -> str:
     """A row of a table: cells that are HTML, each perhaps with its class."""
     pairs = ((cell, "") if isinstance(cell, str) else cell for cell in cells)
-    return "<tr>" + "".join(f"<td class={kind}>{cell}" if kind else f"<td>{cell}" for cell, kind in pairs)
+    return "<tr>" + "".join(f"<td class={kind}>{cell}</td>" if kind else f"<td>{cell}</td>" for cell, kind in pairs) + "</tr>"

@@ -19,7 +19,7 @@ from ....decoder.reference import release_tables, releases
 from ....decoder.reference.fields import describe_field
 from ....decoder.schema import drafts, facts, importer
 from ....decoder.schema.notation import Definition
-from ..common.failure import Failure
+from ..common.failure import Failure, write_text
 from ..common.output import terminal_width
 from .frame import Draft, draft_of, note_former
 
@@ -89,9 +89,20 @@ def coverage(
 def show(
     api: Annotated[str, typer.Argument(help="An API's name or key, e.g. Metadata or 3; or a draft, e.g. kip-4.DescribeTopic.")],
     version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.")] = None,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="Print a page that needs nothing else, with errors, releases and example frames.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the page goes; - is standard output.", metavar="FILE")
+    ] = Path("-"),
 ) -> None:
     """Print one version of an API: every field of request and response as it stands on the wire, and what it means."""
+    to_file = str(output) != "-"
+    if to_file and not as_html:
+        raise Failure("--output is for the page: add --html")
     if (draft := draft_of(api, version)) is not None:
+        if as_html:
+            raise Failure("--html is for the versions of Kafka's releases, and this is a draft: leave --html out")
         _show_draft(draft)
         return
     try:
@@ -103,6 +114,14 @@ def show(
     wanted = top if version is None else version
     if wanted not in found.versions:
         raise Failure(f"{found.name} has versions {found.versions}, not {wanted}")
+    if as_html:
+        from .api_page import one_page
+
+        if to_file:
+            write_text(output, one_page(found.key, wanted), "--output")
+        else:
+            typer.echo(one_page(found.key, wanted), nl=False)
+        return
     for kind in ("request", "response"):
         of = plan(kind, found.key, wanted)
         typer.echo(f"{of.name} v{wanted}  (api key {found.key}, header v{of.header_version})")

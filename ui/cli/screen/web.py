@@ -14,6 +14,7 @@ from ....proxy.supervisor.interpreter import python
 from ...safe import visible
 from ...web.server import PageServer, available, until_stopped
 from ..common.failure import Failure
+from ..protocol.api_page import page_named
 
 NOT_HANDED_ON = frozenset({"web", "host", "port", "pages", "served", "plain", "record"})
 """Options that are the server's own; ``--record`` is done once, before the first page."""
@@ -30,7 +31,7 @@ def serve_pages(context: typer.Context, title: str, host: str, port: int, most: 
     need_web()
     command = python("", "ui", f"--served={os.getpid()}")
     command += again(context)
-    pages = PageServer(command, title=title, host=host, port=port, most=most)
+    pages = PageServer(command, title=title, host=host, port=port, most=most, protocol_page=page_named)
 
     def ready(address: str) -> None:
         typer.echo(address)

@@ -7,9 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
+from harness.browsing.html_page import Page
 from harness.recordings import RecordingBuilder
-
-from .html_page import Page
 
 EVIL = "<script>alert(1)</script>|`x`\x1b]52;c;AA\x07\u202e@you"
 

@@ -1,4 +1,4 @@
-"""What stands in a page of a report."""
+"""What stands in an HTML page."""
 
 from __future__ import annotations
 
@@ -21,3 +21,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+    def every(self, name: str) -> list[str]:
+        """The values of an attribute, in order."""
+        return [value or "" for each, value in self.attributes if each == name]
