@@ -27,7 +27,7 @@ def test_the_page_needs_nothing_and_links_itself(run: Any, tmp_path: Path) -> No
     ids, links = page.every("id"), page.every("href")
     assert len(ids) == len(set(ids)) and len(links) > 50
     assert {link.removeprefix("#") for link in links} <= set(ids)
-    for words in ("Metadata v12", "offline_replicas", "compact", "LEADER_NOT_AVAILABLE", "librdkafka", "KIP-516", "4.0 to"):
+    for words in ("Metadata v12", "offline_replicas", "compact", "LEADER_NOT_AVAILABLE", "librdkafka", "KIP-516", "4.0 to", "bootstrap"):
         assert words in page.text, words
 
 
@@ -39,6 +39,11 @@ def test_a_file_is_for_the_page(run: Any, tmp_path: Path) -> None:
     done = run("schema", "show", "Metadata", "-o", tmp_path / "x.html")
     assert done.returncode == 2 and "--html" in done.stderr and not (tmp_path / "x.html").exists()
     assert run("schema", "show", "Metadata", "--html", "-o", tmp_path / "none" / "x.html").returncode == 2
+
+
+def test_a_draft_has_no_page(run: Any) -> None:
+    done = run("schema", "show", "kip-4.DescribeTopic", "--html")
+    assert done.returncode == 2 and "draft" in done.stderr and done.stdout == ""
 
 
 def test_the_bytes_of_the_example_are_its_frame() -> None:
