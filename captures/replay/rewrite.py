@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import FieldPlan, PlanValue, StructPlan, Values
-from ...decoder.codec.splice import BodySplicer, changed_fields, changed_items
+from ...decoder.codec.splice import BodySplicer, changed_fields
 from .roles import Branch, Role, RoleTree, tree
 
 Scope = Mapping[Role, Any]
@@ -60,10 +60,9 @@ def rewrite(of: RoleTree, values: Values, change: Change, scope: Scope) -> Value
     scope = _widened(of, values, scope)
 
     def rewritten(branch: Branch, old: Any) -> Any:
-        field, inside, role = branch.field, branch.inside, branch.role
-        if inside is not None:
-            return changed_items(field, old, lambda item: rewrite(inside, item, change, scope))
-        return old if role is None else changed_items(field, old, lambda item: change(role, item, scope, field.name))
+        if branch.inside is not None:
+            return rewrite(branch.inside, old, change, scope)
+        return old if branch.role is None else change(branch.role, old, scope, branch.field.name)
 
     return changed_fields(values, of.branches, rewritten)
 

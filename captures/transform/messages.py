@@ -15,7 +15,7 @@ from ...decoder.codec.codec import read_request
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import Values
-from ...decoder.codec.splice import BodySplicer, changed_fields, changed_items
+from ...decoder.codec.splice import BodySplicer, changed_fields
 from ...decoder.connection.topics import Topics
 from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
@@ -181,12 +181,12 @@ class Frames:
         return name
 
     def _field(self, of: RuleTree, branch: RuleBranch, old: Any, values: Values, at: WalkContext) -> Any:
-        inside, rule = branch.inside, branch.rule
-        if inside is not None:
-            return changed_items(branch.field, old, lambda item: self.struct(inside, item, at))
+        if branch.inside is not None:
+            return self.struct(branch.inside, old, at)
+        rule = branch.rule
         if rule is None or not (rule.kinds & self.kinds or rule.replacement is Replacement.CREDENTIALS):
             return old
-        return changed_items(branch.field, old, lambda item: self._value(of, rule, item, branch, values, at))
+        return self._value(of, rule, old, branch, values, at)
 
     def _value(self, of: RuleTree, rule: FieldRule, old: Any, branch: RuleBranch, values: Values, at: WalkContext) -> Any:
         if not old:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct as _struct
 from collections.abc import Callable, Iterable
+from operator import is_not
 from typing import Any, Protocol, TypeVar
 
 from ..wire.varint import read_uvarint, write_uvarint
@@ -24,28 +25,29 @@ class Branch(Protocol):
 
     @property
     def at(self) -> int: ...
+    @property
+    def field(self) -> FieldPlan: ...
 
 
 B = TypeVar("B", bound=Branch)
 
 
 def changed_fields(values: Values, branches: Iterable[B], change: Callable[[B, Any], Any]) -> Values:
-    """A struct's values after `change` of those fields that are not null; the same object if nothing changes."""
+    """A struct's values after `change` of these fields, of each item where they are arrays; nulls stay. The same object if nothing changes."""
     new: list[Any] | None = None
     for branch in branches:
         old = values[branch.at]
-        if old is not None and (value := change(branch, old)) is not old:
+        if old is None:
+            continue
+        if branch.field.array:
+            items = [change(branch, item) for item in old]
+            value = tuple(items) if any(map(is_not, old, items)) else old
+        else:
+            value = change(branch, old)
+        if value is not old:
             new = list(values) if new is None else new
             new[branch.at] = value
     return values if new is None else tuple(new)
-
-
-def changed_items(field: FieldPlan, value: Any, change: Callable[[Any], Any]) -> Any:
-    """A field's value after `change` of it, or of each item of an array; the same object if nothing changes."""
-    if not field.array:
-        return change(value)
-    items = [change(item) for item in value]
-    return value if all(a is b for a, b in zip(value, items, strict=True)) else tuple(items)
 
 
 class BodySplicer:

@@ -7,9 +7,10 @@ import json
 import sys
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..events import Event, decode
+from ..settings.control_messages import Json
 
 COUNT = 10_000
 
@@ -34,7 +35,7 @@ class EventHistory:
 
     def add(self, packet: bytes) -> Event | None:
         """Keep a packet of the supervisor; the event in it, if there is one."""
-        message: dict[str, Any] = json.loads(packet)
+        message: Json = json.loads(packet)
         if "missed" in message:
             self.missed += message["missed"]
             return None
@@ -45,13 +46,13 @@ class EventHistory:
         self._came = asyncio.Event()
         return event
 
-    def since(self, cursor: int, limit: int, kinds: frozenset[str]) -> tuple[list[dict[str, Any]], int, int]:
+    def since(self, cursor: int, limit: int, kinds: frozenset[str]) -> tuple[list[Json], int, int]:
         """(events after the cursor, the next cursor, number of events that are gone)."""
         if cursor > self.newest:
             cursor = 0  # a cursor of another run
         oldest = self.newest + 1 - len(self._kept)
         lost = max(oldest - 1 - cursor, 0)
-        found: list[dict[str, Any]] = []
+        found: list[Json] = []
         for index in range(max(cursor + 1 - oldest, 0), len(self._kept)):
             received = self._kept[index]
             if not kinds or received.kind in kinds:
@@ -69,6 +70,6 @@ class EventHistory:
             pass
 
 
-def _as_dict(number: int, received: _Received) -> dict[str, Any]:
+def _as_dict(number: int, received: _Received) -> Json:
     event, fields = decode(received.packet), json.loads(received.packet)
     return {"id": number, "time_ns": received.time_ns, "text": event.text, "warning": event.warning, **fields}

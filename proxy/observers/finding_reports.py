@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...decoder.findings import Finding, Severity
+
+Fact = int | float | bool | str | None
+"""A value of `Finding.about` as JSON holds it."""
 
 
 class Due(NamedTuple):
@@ -55,7 +58,7 @@ def _identity(finding: Finding) -> object:
     return finding.id, str(about.get("client", "")).rpartition(":")[0], *(str(about.get(name)) for name in _WHO)
 
 
-def about_as_json(finding: Finding, longest: int | None = None) -> dict[str, Any]:
+def about_as_json(finding: Finding, longest: int | None = None) -> dict[str, Fact]:
     """What a finding is about, as JSON can hold it; `longest`: most characters of a text, None for no limit."""
     return {
         name: value if isinstance(value, (int, float, bool, type(None))) else str(value)[:longest]

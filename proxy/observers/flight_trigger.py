@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
-from typing import Any
 
 from ...decoder import Exchange, ExchangeDone
 from ...decoder.connection.events import ConnectionEvent
@@ -19,7 +18,7 @@ from ...decoder.schema import facts
 from ...diagnostics import contained
 from ..events import FlightWanted
 from ..ring.clock import now_ns
-from .finding_reports import FindingReports, about_as_json
+from .finding_reports import Fact, FindingReports, about_as_json
 
 _SEVERITIES = frozenset(str(severity) for severity in Severity)
 _TEXT = 300
@@ -118,7 +117,7 @@ class FlightTrigger:
 
     @staticmethod
     def _found(finding: Finding) -> FlightWanted:
-        about: dict[str, Any] = {"finding": finding.id, "severity": str(finding.severity), "count": finding.count}
+        about: dict[str, Fact] = {"finding": finding.id, "severity": str(finding.severity), "count": finding.count}
         text = f"{finding.id} ({finding.severity}): {_printable(finding.seen)}"
         about = {**about, **about_as_json(finding, _TEXT), **about}
         return FlightWanted("finding", text, finding.id, finding.last_ns or now_ns(), about)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ...settings.control_messages import Json
 
 
 class Bounds(NamedTuple):
@@ -12,8 +14,8 @@ class Bounds(NamedTuple):
     high: float
     default: float | None = None
 
-    def schema(self, kind: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"type": kind, "minimum": self.low, "maximum": self.high}
+    def schema(self, kind: str) -> Json:
+        found: Json = {"type": kind, "minimum": self.low, "maximum": self.high}
         return found if self.default is None else found | {"default": self.default}
 
 

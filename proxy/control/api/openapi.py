@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from .api import Handler
 from .bounds import LINE, NUMBER_IN_PATH, Bounds
-from .schemas import SCHEMAS, ref
+from .schemas import SCHEMAS, Schema, ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class QueryParameter:
     bounds: Bounds | None = None
     choice: tuple[str, ...] = ()
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         if self.bounds is not None:
             return self.bounds.schema(self.type)
         if self.type == "string":
@@ -69,9 +68,9 @@ class Route:
     errors: tuple[int, ...] = ()
 
 
-def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
+def document(routes: Iterable[Route], version: str) -> Schema:
     """The whole description."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, Schema] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
@@ -89,19 +88,19 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: Route) -> Schema:
     content = {route.gives: {}} if "/" in route.gives else {"application/json": {"schema": ref(route.gives)}}
     responses = {str(status): {"description": "Done.", "content": content} for status in route.status}
     wrong = {"application/json": {"schema": ref("Error")}}
     body_errors = (400, 413) if route.body is not None else ()
     for status in sorted({401, 403, 500, *route.errors, *body_errors}):
         responses[str(status)] = {"description": ERRORS[status], "content": wrong}
-    operation: dict[str, Any] = {
+    operation: Schema = {
         "operationId": route.handler.__name__.strip("_"),
         "summary": route.summary,
         "responses": responses,
     }
-    parameters: list[dict[str, Any]] = [
+    parameters: list[Schema] = [
         {
             "name": name,
             "in": "path",

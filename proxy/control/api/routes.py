@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
+from ...settings.control_messages import Json
 from . import changes, openapi, views
 from .api import Api, answer
 from .bounds import CURSOR, HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, WAIT
@@ -146,7 +145,7 @@ OPEN = frozenset(("/healthz", "/healthz/live"))
 """What needs no token: probes have none."""
 
 
-def described() -> dict[str, Any]:
+def described() -> Json:
     """The OpenAPI description without a proxy."""
     from .... import __version__
 
