@@ -19,7 +19,10 @@ Every API of Kafka {oldest} to {newest}, made from the schema that Barnabas deco
 version, what it changed, its errors, the releases that serve it, and example frames byte by byte. `barnabas schema show API VERSION --html`
 makes a page of one version; `barnabas explain WORD` explains errors, KIPs and settings.
 """
-_TABLES = "<style>.md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: .4em .7em; }</style>"
+_TABLES = (
+    "<style>.md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: .4em .7em; } "
+    ".md-typeset td code { white-space: nowrap; }</style>"
+)
 """Many columns fit on a page of the theme."""
 _SEEN = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.M)
 
