@@ -112,3 +112,12 @@ def test_items_are_named_by_what_they_are_about() -> None:
     assert differing[0] == ("topics[b].error_code", "3 UNKNOWN_TOPIC_OR_PARTITION", "0 NONE")
     assert all(path.startswith("topics[c]") and a == "(absent)" for path, a, _ in differing[1:]) and len(differing) > 1
     assert {pair.b for pair in pairs(answer(("a", 0)), None)} == {"(absent)"}
+
+
+def test_numbers_have_their_names() -> None:
+    def asked(level: int) -> Message:
+        fields = {"isolation_level": level, "topics": []}
+        return decoder.decode_request(decoder.encode_request(2, 6, fields, correlation_id=1))
+
+    (pair,) = (pair for pair in pairs(asked(0), asked(1)) if not pair.same)
+    assert (pair.path, pair.a, pair.b) == ("isolation_level", "0 READ_UNCOMMITTED", "1 READ_COMMITTED")
