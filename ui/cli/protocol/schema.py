@@ -7,7 +7,8 @@ import re
 import textwrap
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -125,7 +126,7 @@ def show(
     for kind in ("request", "response"):
         of = plan(kind, found.key, wanted)
         typer.echo(f"{of.name} v{wanted}  (api key {found.key}, header v{of.header_version})")
-        for line in _lines(of):
+        for line in _lines(of, partial(describe_field, found.name, side=kind)):
             typer.echo(line)
         if kind == "request":
             typer.echo()
@@ -136,7 +137,7 @@ def _show_draft(draft: Draft) -> None:
     for kind in ("request", "response"):
         of = drafts.layout(draft.name, kind, draft.version)
         typer.echo(f"{of.name} v{draft.version}  ({draft.name}, a draft: no header)")
-        for line in _lines(of):
+        for line in _lines(of, lambda path: None):  # descriptions are of what shipped
             typer.echo(line)
         if kind == "request":
             typer.echo()
@@ -182,7 +183,7 @@ _NARROWEST = 40
 """Columns below which a description goes onto lines of its own."""
 
 
-def _lines(of: Plan) -> Iterator[str]:
+def _lines(of: Plan, describe: Callable[[str], str | None]) -> Iterator[str]:
     """The fields of a message, each with its description beside it, or below it where there is no room."""
     rows = list(_rows(of.root, 1))
     if not rows:
@@ -192,7 +193,7 @@ def _lines(of: Plan) -> Iterator[str]:
     name, type_name = max(len(row.name) for row in rows), max(len(row.type) for row in rows)
     column = name + 2 + type_name + 2
     for row in rows:
-        text = describe_field(of.api, row.path, of.kind) or ""
+        text = describe(row.path) or ""
         head = f"{row.name:<{name}}  {row.type}"
         if not text:
             yield head
