@@ -176,14 +176,14 @@ class Skimmer:
 
     def data(self, half: HalfConversation, time_ns: int, data: bytes, offset: int) -> None:
         """The next bytes of a direction, and their file offset."""
+        if half.opaque:
+            return
         end = len(data)
-        if end > 3 and half.began and not half.pieces and not half.opaque and _INT(data)[0] == end - 4:  # one frame, as it mostly is
+        if end > 3 and half.began and not half.pieces and _INT(data)[0] == end - 4:  # one frame, as it mostly is
             if half.direction:
                 self._response(half.conversation, time_ns, data, offset)
             else:
                 self._request(half.conversation, time_ns, data, offset)
-            return
-        if half.opaque:
             return
         at = 0
         while at < end:

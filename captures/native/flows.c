@@ -25,14 +25,6 @@ static int Side_clear(PyObject *self) {
     return 0;
 }
 
-static void Side_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Side_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
 static PyObject *Side_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     (void)arguments;
     (void)keywords;
@@ -84,7 +76,7 @@ static PyMemberDef Side_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot Side_slots[] = {{Py_tp_new, Side_new},           {Py_tp_dealloc, Side_dealloc},
+static PyType_Slot Side_slots[] = {{Py_tp_new, Side_new},           {Py_tp_dealloc, collected},
                                    {Py_tp_traverse, Side_traverse}, {Py_tp_clear, Side_clear},
                                    {Py_tp_members, Side_members},   {Py_tp_getset, Side_getset},
                                    {0, NULL}};

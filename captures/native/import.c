@@ -32,12 +32,6 @@ static PyObject *PendingRequest_new(PyTypeObject *type, PyObject *arguments, PyO
     return (PyObject *)self;
 }
 
-static void PendingRequest_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
 static PyMemberDef PendingRequest_members[] = {
     {"time_ns", T_LONGLONG, offsetof(PendingRequest, time_ns), 0, NULL},
     {"place", T_LONGLONG, offsetof(PendingRequest, place), 0, NULL},
@@ -71,7 +65,7 @@ static int Conversation_clear(PyObject *self) {
     return 0;
 }
 
-static void collected(PyObject *self) {
+void collected(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     type->tp_clear(self);
@@ -564,7 +558,7 @@ static PyMethodDef Frames_methods[] = {
 };
 
 static PyType_Slot PendingRequest_slots[] = {
-    {Py_tp_new, PendingRequest_new}, {Py_tp_dealloc, PendingRequest_dealloc}, {Py_tp_members, PendingRequest_members}, {0, NULL}};
+    {Py_tp_new, PendingRequest_new}, {Py_tp_members, PendingRequest_members}, {0, NULL}};
 static PyType_Slot Conversation_slots[] = {{Py_tp_dealloc, collected},
                                    {Py_tp_traverse, Conversation_traverse},
                                    {Py_tp_clear, Conversation_clear},

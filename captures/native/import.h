@@ -65,6 +65,7 @@ typedef struct {
 extern PyTypeObject *Side_type, *HalfConversation_type;
 
 int flows_ready(PyObject *module);
+void collected(PyObject *self); /* frees an object that has `tp_clear` */
 int frames_ready(PyObject *module);
 /* The next bytes of a direction, which stand at `offset` of the file. 0: an exception is set. */
 int frames_feed(Frames *frames, PyObject *half, long long time_ns, const uint8_t *data, Py_ssize_t size, long long offset);
