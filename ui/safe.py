@@ -7,6 +7,9 @@ Python would write for it (``\\x1b``, ``\\u202e``), which is plain ASCII.
 
 from __future__ import annotations
 
+import os
+from typing import TextIO
+
 from rich.cells import cell_len, set_cell_size
 
 
@@ -28,6 +31,11 @@ def _escape(letter: str) -> str:
 def visible_lines(text: str) -> list[str]:
     """Its lines, each `visible`."""
     return [visible(line) for line in text.splitlines()]
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether to print colours there: on a terminal, unless NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def fit(text: str, width: int, right: bool = False) -> str:

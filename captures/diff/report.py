@@ -61,7 +61,7 @@ class Difference:
         """For ``--json``."""
         return {
             "level": self.level.word, "kind": str(self.kind), "api": self.api, "client": self.client,
-            "connection": self.scope, "what": self.what, "a": self.a, "b": self.b, "count": self.count,
+            "scope": self.scope, "what": self.what, "a": self.a, "b": self.b, "count": self.count,
             "in_a": self.in_a, "in_b": self.in_b,
         }  # fmt: skip
 

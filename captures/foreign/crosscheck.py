@@ -94,8 +94,9 @@ class Checked:
     def to_dict(self) -> dict[str, Any]:
         """With JSON's types only."""
         return {
-            "file": self.file, "packet": self.packet, "exchange": self.row, "api": facts.api_name(self.api_key),
-            "version": self.api_version, "direction": self.direction.name.lower(),
+            "file": self.file, "packet": self.packet,
+            "number": None if self.row is None else self.row + 1, "api": facts.api_name(self.api_key),
+            "api_version": self.api_version, "direction": self.direction.name.lower(),
             "size": self.size, "outcome": self.outcome.value,
             "fields_compared": self.compared, "why": self.why,
             "differences": [vars(difference) for difference in self.differences],

@@ -245,6 +245,10 @@ class Capture:
 
     def exchanges(self) -> Iterator[Exchange]:
         """All exchanges in the order of their requests (an orphan: of its response)."""
+        return (exchange for _, exchange in self.numbered_exchanges())
+
+    def numbered_exchanges(self) -> Iterator[tuple[int, Exchange]]:
+        """`exchanges`, each with the number of its row."""
         # A request that was carried over from an earlier segment belongs where it was asked, not where it was
         # answered; there are few of those.
         carried = sorted(entry for i in range(len(self.segments)) for entry in self._entries(i, True))
@@ -254,7 +258,7 @@ class Capture:
             exchange = self.exchange(number)
             exchange.topics = topics
             topics.learn(exchange)
-            yield exchange
+            yield number, exchange
 
     def _entries(self, segment: int, carried: bool) -> Iterator[tuple[int, int]]:
         """(time, row number) of a segment's exchanges, of the carried ones or of the others."""

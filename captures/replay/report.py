@@ -89,7 +89,7 @@ class ReplayReport:
                         "request": call.number,
                         "connection": exchange.connection,
                         "api": exchange.api,
-                        "version": exchange.api_version,
+                        "api_version": exchange.api_version,
                         "correlation_id": exchange.correlation_id,
                         "path": each.path,
                         "recorded": each.recorded,

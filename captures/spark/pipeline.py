@@ -227,7 +227,7 @@ def _found(source: Place, done: dict[str, Done]) -> tables.Found:
         raise
     except OSError as error:
         text = str(error) if error.errno is None else f"{source}: {error.strerror}"
-        raise PipelineError(f"{text}; give --input a folder of captures") from error
+        raise PipelineError(f"{text}; give a folder of captures") from error
     if found.segments:
         return found
     if found.live:
@@ -281,7 +281,7 @@ def stream(
     check_master(master)
     check_installed(master)
     if isinstance(source, Path) and not source.is_dir():
-        raise PipelineError(f"{source}: no such folder; give --input a folder of captures")
+        raise PipelineError(f"{source}: no such folder; give a folder of captures")
     if isinstance(output, Remote) and checkpoint is None:
         raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give --checkpoint a folder")
     folder = _folder(output, names)

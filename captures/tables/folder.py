@@ -250,7 +250,7 @@ class Folder:
         """FolderError when this is no folder of tables, or when they are of another version."""
         if not self.held():
             raise FolderError(
-                f"{self.path}: no tables are in it; make them with: barnabas pipeline run --output {self.path}"
+                f"{self.path}: no tables are in it; make them with: barnabas pipeline run CAPTURES -o {self.path}"
             )
         for name in self.held():
             self._check(name, self.path / name / _EMPTY)

@@ -291,7 +291,7 @@ class Exchange:
         error = self.error
         out: Fields = {
             "time_ns": self.request_time_ns if self.request_time_ns is not None else self.response_time_ns,
-            "conn": self.connection,
+            "connection": self.connection,
             "client": self.client,
             "broker": self.broker,
             "api": self.api,

@@ -21,6 +21,7 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
 from confluent_kafka import Consumer, Producer
 from docs.pages import blocks
+from harness.commands import WHEN_NEEDED
 from harness.peers.certificates import make
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE, until
@@ -29,6 +30,7 @@ from scapy.utils import rdpcap, wrpcap
 EXCHANGES = 15
 """Produce requests of a recording: the pages speak of its forty-first exchange."""
 BROKER = re.compile(r"\b(kafka|kafka-1|kafka-4|test|localhost|10\.0\.0\.[15]):909[23]\b")
+IMPORTED = [name for name in WHEN_NEEDED if name.startswith("barnabas.")]
 RECORDINGS = ("today", "before", "after", "mon", "tue", "staging", "checkout")
 
 
@@ -51,7 +53,7 @@ class Environment:
         settings = os.environ | self.own
         settings.pop("XDG_STATE_HOME", None)
         self._server = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("server.py"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, str(Path(__file__).with_name("server.py")), *IMPORTED], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, env=settings,
         )  # fmt: skip
         self._processes: dict[int, int] = {}
@@ -63,7 +65,7 @@ class Environment:
 
     def _fill(self) -> None:
         """With what the commands of several pages take for made."""
-        done = self.run(["pipeline", "run", "--input", "captures", "--output", "tables", "--master", "none"])
+        done = self.run(["pipeline", "run", "captures", "-o", "tables", "--master", "none"])
         assert not done.status, done.err
         self.run(["config", "example"], "barnabas.toml")
 
@@ -168,7 +170,7 @@ class Environment:
         """A command that ends by itself. `into`: the file that gets its output, as ``>`` would. What `cut`, `redact` and
         `export` wrote before, of another page's example, is removed."""
         if words[0] in ("cut", "redact"):
-            shutil.rmtree(self.folder / words[2], ignore_errors=True)
+            shutil.rmtree(self.folder / words[words.index("-o") + 1], ignore_errors=True)
         if words[0] == "export" and "-o" in words:
             (self.folder / words[words.index("-o") + 1]).unlink(missing_ok=True)
         with self.running(words, stdin) as running:

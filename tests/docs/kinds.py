@@ -44,7 +44,7 @@ def kind(command: Command) -> str:
         return "spark"
     if "--web" in words:
         return "web"
-    if words[0] == "ui" and "--plain" not in words and "--keys" not in words:
+    if words[0] == "ui" and "--plain" not in words and "--list-keys" not in words:
         return "screen"
     if words[0] in ("control", "feed"):
         return "live"

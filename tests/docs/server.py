@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import threading
+from importlib import import_module
 from typing import Any
 
 from barnabas.ui import cli
 
-READY = cli.app  # imports every command
+READY = cli.app, [import_module(name) for name in sys.argv[1:]]  # every command, and what commands import while they run
 
 
 def _run(words: list[str], directory: str, given: str, out: str, err: str) -> None:

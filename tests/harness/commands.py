@@ -24,14 +24,22 @@ from typer.testing import CliRunner, Result
 from .waiting import PATIENCE
 
 _FORKS = multiprocessing.get_context("forkserver")
-_WHEN_NEEDED = [
-    *("barnabas.captures", "barnabas.captures.export.table_writer", "numpy", "pydantic.type_adapter", "rich.progress", "rich.table"),
-    *("typer._adapters", "typer.rich_utils"),
+_CALLED = {
+    "captures": "diff export.table_writer foreign.importer reading.verify replay.dry_run tables.folder transform.merge "
+    "transform.redact transform.verify",
+    "decoder": "codec.present compat findings reference.explain schema.importer values",
+    "plugins": "hooks rules.recipes rules.rule_engine translation",
+    "proxy": "control.startup interception.plugin_host.forkserver_client metrics.feed.client observers.finding_reports "
+    "observers.retainer replay.session serve supervisor.supervisor",
+}
+WHEN_NEEDED = [
+    *(f"barnabas.{folder}.{name}" for folder, names in _CALLED.items() for name in names.split()),
+    *("numpy", "pydantic.type_adapter", "rich.progress", "rich.table", "typer._adapters", "typer.rich_utils"),
 ]
 """What commands import while they run."""
 _FORKS.set_forkserver_preload(
     [
-        *(__name__, "barnabas.ui.cli.command_line", *_WHEN_NEEDED),
+        *(__name__, "barnabas.ui.cli.command_line", *WHEN_NEEDED),
         *sorted({f"barnabas.ui.cli.{each.module}" for each in COMMANDS.values()}),
         f"{__package__}.preloaded",
     ]

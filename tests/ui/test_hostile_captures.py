@@ -164,8 +164,8 @@ def test_nothing_runs_and_nothing_is_written_elsewhere(hostile: Path, tmp_path: 
         ["versions", capture],
         ["compat", capture, "--against", "4.0", "--html", f"{out}/compat.html"],
         ["diff", capture, capture, "--html", f"{out}/diff.html"],
-        ["replay", capture, "--dry-run", "--to", "127.0.0.1:9"],
-        ["filter", "check", "err", capture],
+        ["replay", capture, "--dry-run", "--broker", "127.0.0.1:9"],
+        ["filter", "try", capture, "--filter", "err"],
     ]
     for table in tables.DESCRIBED:
         form = ("jsonl", "csv", "parquet")[len(commands) % 3]

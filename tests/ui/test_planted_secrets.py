@@ -196,7 +196,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("versions", "CAPTURE"),
     ("compat", "CAPTURE", "--against", "3.9", "--md", "-"),
     ("diff", "CAPTURE", "CAPTURE", "--json", "--all"),
-    ("replay", "CAPTURE", "--dry-run", "--to", "127.0.0.1:9"),
+    ("replay", "CAPTURE", "--dry-run", "--broker", "127.0.0.1:9"),
     ("export", "CAPTURE", "--bodies", "--show-values"),
     ("export", "CAPTURE", "--bodies", "--show-values", "--as", "csv"),
     *(("export", "CAPTURE", "-t", name, "--as", "csv", "--show-values") for name in tables.DESCRIBED),

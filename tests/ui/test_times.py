@@ -90,8 +90,8 @@ def test_the_name_of_the_zone_is_found_where_the_machine_keeps_it(new_york: None
 def a_capture_of_four_days(tmp_path: Path) -> Path:
     """The recording's first half, and the same three days later."""
     first, last = tmp_path / "first.pcapng", tmp_path / "all"
-    assert commands.run("cut", RECORDING, first).returncode == 0
-    done = commands.run("merge", last, RECORDING, first, "--shift", f"{first}=+{3 * 86_400}s")
+    assert commands.run("cut", RECORDING, "-o", first).returncode == 0
+    done = commands.run("merge", RECORDING, first, "-o", last, "--shift", f"{first}=+{3 * 86_400}s")
     assert done.returncode == 0, done.stderr
     return last
 

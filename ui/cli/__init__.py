@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BarnabasError
-from .commands import COMMANDS
+from .commands import COMMANDS as COMMANDS
 
 
 def __getattr__(name: str) -> Any:
@@ -24,9 +24,7 @@ def __getattr__(name: str) -> Any:
 def main() -> None:
     """Entry point: one clear line and exit status 2 for everything that is the user's to mend."""
     first = sys.argv[1] if len(sys.argv) > 1 else ""
-    # One command is a fifth of the imports of all; help, mistakes and the shell's completion need all of them.
-    completing = any(name.endswith("_COMPLETE") for name in os.environ)
-    wanted = [first] if first in COMMANDS and not completing else [] if first == "--version" else list(COMMANDS)
+    completing = "_BARNABAS_COMPLETE" in os.environ
     gc.disable()  # what is imported stays, and there is much of it
     try:
         if first == "ui" and len(sys.argv) == 3 and not sys.argv[2].startswith("-") and not completing:
@@ -34,9 +32,11 @@ def main() -> None:
 
             show_capture(Path(sys.argv[2]))
             return
-        from .command_line import make_app
+        from .command_line import leave_values, make_app
 
-        made = make_app(wanted)
+        if completing:
+            leave_values()
+        made = make_app([])
         gc.enable()
         made()
     except BarnabasError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from ... import __version__
 from ..safe import visible
@@ -32,6 +31,7 @@ def _log(verbose: int, file: Path | None) -> None:
     if not verbose and file is None:
         return
     import logging
+    import platform
 
     from ... import diagnostics
 
@@ -60,14 +60,25 @@ def _root(
 
 
 class _Root(TyperGroup):
-    """The help of each command ends with its page of the manual. Errors quote words of the command line, which may come from
-    elsewhere: they are made visible."""
+    """Lists commands by their table alone: a command's module is imported when it is called, or its own words are completed.
 
-    def get_command(self, *arguments: Any, **options: Any) -> Any:
-        found = super().get_command(*arguments, **options)
-        if found is not None and "format_help" not in vars(found):
-            with_manual(found, found.name or "")
-        return found
+    The help of each command ends with its page of the manual. Errors quote words of the command line, which may come from
+    elsewhere: they are made visible.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, command in COMMANDS.items():
+            self.commands.setdefault(name, TyperCommand(name, short_help=command.summary, rich_help_panel=command.panel))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is not None and found is not None:
+            if found.callback is None and not isinstance(found, TyperGroup):  # only listed so far
+                found = self.commands[name] = _imported(name)
+            if "format_help" not in vars(found):
+                with_manual(found, name)
+        return name, found, rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         tidy(self, self.get_help_option(ctx))
@@ -83,6 +94,15 @@ class _Root(TyperGroup):
             return super().invoke(ctx)
 
 
+def leave_values() -> None:
+    """Leave the values of options texts, in a process that only completes for the shell: typer imports pydantic to convert them."""
+
+    def as_given(self: Any, ctx: Any, value: Any) -> Any:
+        return value
+
+    TyperArgument.process_value = TyperOption.process_value = as_given  # type: ignore[method-assign]
+
+
 @contextmanager
 def _made_visible() -> Iterator[None]:
     try:
@@ -92,8 +112,13 @@ def _made_visible() -> Iterator[None]:
         raise
 
 
+def _imported(name: str) -> Any:
+    """The command, from its module."""
+    return typer.main.get_command(make_app([name])).commands[name]  # type: ignore[attr-defined]
+
+
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with these commands. Only their modules are imported."""
+    """The command line. The modules of these commands are imported now, of others when they are called."""
     made = typer.Typer(
         cls=_Root,
         help="Stand between Apache Kafka clients and brokers: see, record, open again and break the traffic.",
@@ -108,7 +133,9 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         command = COMMANDS[name]
         found = getattr(import_module(f".{command.module}", __package__), command.function)
         if command.function == "app":
-            made.add_typer(found, name=name, rich_help_panel=command.panel)
+            made.add_typer(found, name=name, short_help=command.summary, rich_help_panel=command.panel)
         else:
-            made.command(name, context_settings=command.settings, rich_help_panel=command.panel)(found)
+            made.command(
+                name, short_help=command.summary, context_settings=command.settings, rich_help_panel=command.panel
+            )(found)
     return made

@@ -426,6 +426,6 @@ def table(found: list[Json], faults: Mapping[int, list[str]] | None = None) -> s
         touched = "".join(f"  [{visible(name)}]" for name in (faults or {}).get(each.get("id", -1), ()))
         who = visible(str(each["client_id"] or ""))
         lines.append(
-            f"{at:8.3f} s  conn {each['conn']:<3} {who:<20.20} {each['api']} v{each['api_version']} {latency}{error}{touched}"
+            f"{at:8.3f} s  conn {each['connection']:<3} {who:<20.20} {each['api']} v{each['api_version']} {latency}{error}{touched}"
         )
     return "\n".join(lines)

@@ -58,7 +58,8 @@ class BarnabasApp(App[None]):
     drawn; what it raises is in `fault` when the application has ended. `live`: pick up what a running recording adds.
     `status()`: a short line for the header, asked for once a second (connections, losses). `stop()` is called once, after
     the terminal is given back. `seconds`: ends by itself after so many. `control`: the proxy's control API. `locked`:
-    changes cannot be allowed from the screen. `schemas`: of record values. `ascii`: draw ASCII only.
+    changes cannot be allowed from the screen. `schemas`: of record values. `ascii`: draw ASCII only. `filter`: of the
+    exchanges that are shown at first.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -83,6 +84,7 @@ class BarnabasApp(App[None]):
         settings: ScreenSettings | None = None,
         theme: str = "",
         ascii: bool = False,
+        filter: str = "",
     ):
         self.settings = settings or ScreenSettings()
         # Under NO_COLOR the terminal keeps its own colours, and bold, reverse and underline tell states apart.
@@ -103,7 +105,7 @@ class BarnabasApp(App[None]):
         if ascii:
             self._filters.append(AsciiFilter())
         self.set_keymap(self.settings.keys)
-        self._stop, self._seconds = stop, seconds
+        self._stop, self._seconds, self._filter = stop, seconds, filter
         self._views: dict[int, View] = {}
         self._updated_at, self._update_due = 0.0, False
         self.view = 0
@@ -141,6 +143,8 @@ class BarnabasApp(App[None]):
         for number in range(1, len(PLACES) + 1):
             self.add_mode(str(number), partial(self._screen_of, number))
         self.action_view(1)
+        if self._filter:
+            self.call_after_refresh(self.show_exchanges, self._filter)
         if self._seconds is not None:
             self.set_timer(self._seconds, self.exit)
         if self.session.live:

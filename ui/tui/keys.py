@@ -208,7 +208,7 @@ def keymap(given: Mapping[str, str]) -> dict[str, str]:
     known = {key.id: key.keys for key in KEYS}
     for name in given:
         if name not in known:
-            raise KeyConflict(f"there is no action {name!r}; barnabas ui --keys lists them")
+            raise KeyConflict(f"there is no action {name!r}; barnabas ui --list-keys lists them")
     changed = {name: ",".join(_WRITTEN.get(key, key) for key in text.split()) for name, text in given.items()}
     for name, keys in changed.items():
         if not keys:

@@ -5,30 +5,36 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ...captures import Capture, Row
-from ..safe import fit, visible
+from ..safe import fit, has_colours, visible
 from ..times import day, heading
 from .model.columns import layout
+from .widgets.palette import Role
+
+if TYPE_CHECKING:
+    from ...captures.reading.selection import Selection
 
 _WIDTH = 130
 _POLL_SECONDS = 0.25
 
 
 _DATE = len("2026-11-21 ")
+_COLOURS: dict[Role, str] = {"muted": "2", "title": "1", "ok": "32", "error": "1;31", "undecoded": "33", "waiting": "36"}
+"""Of the terminal's own palette, as its background is not known."""
 
 
-def line(row: Row, dated: bool = False) -> str:
+def line(row: Row, dated: bool = False, coloured: bool = False) -> str:
     """The exchange in one line: number, time (`dated`: with its date), client, broker, API, version, latency, sizes,
     result."""
     cells = []
     for column, width in layout(_WIDTH):
-        text, _ = column.cell(row.number + 1, row)
+        text, role = column.cell(row.number + 1, row)
         if dated and column.field == "time":
             text, width = f"{day(row.time_ns)} {text}", width + _DATE
-        cells.append(text.strip() if column.width == 0 else fit(text, width, column.right))
+        text = text.strip() if column.width == 0 else fit(text, width, column.right)
+        cells.append(f"\x1b[{_COLOURS[role]}m{text}\x1b[0m" if coloured and role in _COLOURS else text)
     return " ".join(cells).rstrip()
 
 
@@ -47,14 +53,15 @@ def plain_lines(
     follow: bool = False,
     out: TextIO | None = None,
     seconds: float | None = None,
-    numbers: Sequence[int] | None = None,
+    selection: Selection | None = None,
 ) -> None:
-    """Print a line for every exchange, in the order of the requests; `numbers`: for these rows only.
+    """Print a line for every exchange, in the order of the requests; `selection`: for these rows only.
 
     With `follow`, print what a live recording adds, in the order in which exchanges end, until it is complete,
     `seconds` are over, or Ctrl-C. `out` is standard output by default; a reader that goes away (``| head``) ends the printing.
     """
     out = sys.stdout if out is None else out
+    coloured = has_colours(out)
     rows = capture.rows()
     until = None if seconds is None else time.monotonic() + seconds
     try:
@@ -62,20 +69,21 @@ def plain_lines(
             print(f"{visible(str(capture.path))}: no exchange in it", file=out)
             return
         printed = len(rows)
-        shown = sorted(range(printed) if numbers is None else numbers, key=lambda i: rows[i].time_ns)
+        shown = sorted(range(printed) if selection is None else selection.rows(stop=printed), key=lambda i: rows[i].time_ns)
         # Dates depend on all rows, so that a row looks the same with and without a filter.
         days = {day(rows[i].time_ns) for i in (0, printed - 1, *shown[:1], *shown[-1:])} if printed else set()
         dated = len(days) > 1 or follow
         print(titles(dated) + (f" (all of {days.pop()})" if days and not dated else ""), file=out)
         for number in shown:
-            print(line(rows[number], dated), file=out)
+            print(line(rows[number], dated, coloured), file=out)
         while follow:
             out.flush()
             more = capture.live
             capture.refresh()
-            for row in rows[printed : len(rows)]:
-                print(line(row, dated), file=out)
-            printed = len(rows)
+            known = len(rows)
+            for number in range(printed, known) if selection is None else selection.rows(start=printed, stop=known):
+                print(line(rows[number], dated, coloured), file=out)
+            printed = known
             if not more or (until is not None and time.monotonic() > until):
                 return
             time.sleep(_POLL_SECONDS)

@@ -98,7 +98,7 @@ class Finding:
             "exchanges": [
                 {
                     "time_ns": e.request_time_ns if e.request_time_ns is not None else e.response_time_ns,
-                    "conn": e.connection,
+                    "connection": e.connection,
                     "api": e.api,
                     "api_version": e.api_version,
                     "correlation_id": e.correlation_id,

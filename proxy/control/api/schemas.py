@@ -65,7 +65,7 @@ _SCHEMA_OF: dict[object, Schema] = {
 }  # fmt: skip
 
 _EXCHANGE = {
-    "id": WHOLE, "time_ns": _or_null("integer"), "conn": WHOLE, "client": TEXT, "broker": TEXT, "api": TEXT,
+    "id": WHOLE, "time_ns": _or_null("integer"), "connection": WHOLE, "client": TEXT, "broker": TEXT, "api": TEXT,
     "api_key": WHOLE, "api_version": WHOLE, "correlation_id": WHOLE, "client_id": _or_null("string"),
     "request_size": _or_null("integer"), "response_size": _or_null("integer"), "latency_ns": _or_null("integer"),
     "state": {"enum": ["paired", "no_response", "orphan", "pending"]}, "error": _or_null("string"),

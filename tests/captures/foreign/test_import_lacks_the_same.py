@@ -147,8 +147,7 @@ def test_copies_lack_the_same_bytes(command: str, name: str, again: bool, tmp_pa
     path, out = tmp_path / "capture.pcap", tmp_path / "made"
     path.write_bytes(as_pcap(CAPTURES[name]()))
     source = imported(path, tmp_path / "in") if again else path
-    words = (command, out, source) if command == "merge" else (command, source, out)
-    done = commands.run(*words)
+    done = commands.run(command, source, "-o", out)
     assert done.returncode == 0, done.stderr
     assert [line.split()[:2] for line in findings(out)] == [line.split()[:2] for line in findings(path)]
 

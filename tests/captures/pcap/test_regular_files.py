@@ -16,7 +16,7 @@ from harness import commands
 RECORDING = Path(__file__).parents[2] / "decoder/findings/captures/versions-two-brokers.pcapng"
 
 
-@pytest.mark.parametrize("words", [("decode",), ("findings",), ("index", "--check"), ("export",)], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [("decode",), ("findings",), ("index", "--dry-run"), ("export",)], ids=lambda words: words[0])
 def test_a_pipe_is_not_waited_for(words: tuple[str, ...], tmp_path: Path) -> None:
     pipe = tmp_path / "live.pcapng"
     os.mkfifo(pipe)

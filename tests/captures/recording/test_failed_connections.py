@@ -43,7 +43,7 @@ def test_the_reason_why_no_connection_was_established_is_kept(failed: str, tmp_p
         assert {h.how for h in happened if isinstance(h, Closed)} == {failed}
         assert not any(h.established for h in happened if isinstance(h, Opened))
         if place == path:
-            assert commands.run("merge", tmp_path / "b", path, path).returncode == 0
+            assert commands.run("merge", path, path, "-o", tmp_path / "b").returncode == 0
 
 
 @pytest.mark.parametrize(("failed", "what"), [("login", "the proxy's login"), ("tls", "the proxy's TLS handshake")])

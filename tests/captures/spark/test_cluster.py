@@ -87,7 +87,7 @@ def test_a_worker_is_killed_in_the_middle(
 ) -> None:
     master, workers = cluster
     heartbeats(tmp_path / "recording", 6000, segment_bytes=100_000)
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(tmp_path / "recording")]
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(tmp_path / "recording")]
     command += ["--output", str(tmp_path / "out"), "--master", master]
     command += ["--wheel", str(wheel)] if kind == "wheel" else []
     process = subprocess.Popen(

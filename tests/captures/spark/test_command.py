@@ -31,7 +31,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 def start(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(source), "--output", str(output)]
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(source), "--output", str(output)]
     return subprocess.Popen(
         [*command, *more],
         cwd=source.parent,

@@ -63,7 +63,7 @@ def test_run_stream_and_report_on_a_connect_server(remote: str, tmp_path: Path) 
         assert done.returncode == 0, done.stderr
         return done
 
-    paths = ("--input", str(source), "--output", str(output), "--tables", "exchanges,errors")
+    paths = (str(source), "--output", str(output), "--tables", "exchanges,errors")
     heartbeats(source / "one", 100, segment_bytes=10_000)
     done = barnabas("pipeline", "run", *paths, "--json")
     assert json.loads(done.stdout)["read"] == len(list(source.rglob("*.pcapng"))) > 1

@@ -27,7 +27,7 @@ def test_a_run_that_is_killed(
     tmp_path: Path, master: str, step: str, seconds: float, request: pytest.FixtureRequest
 ) -> None:
     source, output = heartbeats(tmp_path / "recording", COUNT, segment_bytes=8_000), tmp_path / "out"
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", str(source)]
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(source)]
     command += ["--master", master, "--tables", "exchanges,errors,connections"]
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -95,7 +95,7 @@ def test_captures_and_tables_in_a_bucket(
     s3: str, captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload(captures, f"{s3}/in")
-    command = [sys.executable, "-m", "barnabas", "pipeline", "run", "--input", f"{s3}/in", "--output", f"{s3}/out"]
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", f"{s3}/in", "--output", f"{s3}/out"]
     command += ["--master", "none", "--json", "--tables", ",".join(TABLES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
@@ -253,5 +253,5 @@ def test_a_store_that_refuses_access(
 def test_a_bucket_that_is_not_there(s3: str, captures: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot write to s3://absent/out: .*NO_SUCH_BUCKET"):
         pipeline.run(captures, "s3://absent/out", pipeline.NO_SPARK)
-    with pytest.raises(BarnabasError, match="s3://fleet/nowhere: no such file or folder; give --input"):
+    with pytest.raises(BarnabasError, match="s3://fleet/nowhere: no such file or folder; give a folder"):
         pipeline.run(f"{s3}/nowhere", f"{s3}/out", pipeline.NO_SPARK)

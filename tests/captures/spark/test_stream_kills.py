@@ -26,7 +26,7 @@ KILLS = int(os.environ.get("BARNABAS_KILLS", "20"))
 
 def start(source: Path, output: Path, output_file: Path, *more: str) -> subprocess.Popen[str]:
     """`output_file`: takes what it prints."""
-    command = [sys.executable, "-m", "barnabas", "pipeline", "stream", "--input", str(source), "--output", str(output)]
+    command = [sys.executable, "-m", "barnabas", "pipeline", "stream", str(source), "--output", str(output)]
     command += ["--master", "local[2]", "--tables", "exchanges,errors,connections", *more]
     temporary = source.with_name("temporary")
     temporary.mkdir(exist_ok=True)

@@ -68,7 +68,7 @@ def expected(directory: Path) -> list[dict[str, Any]]:
                 {
                     "segment": exchange.marks.segment.removesuffix(".part"),
                     "time_ns": row["time_ns"],
-                    "connection": row["conn"],
+                    "connection": row["connection"],
                     "error_code": exchange.error,
                     "undecoded": row["undecoded"] is not None,
                     "changed": exchange.marks.changed,

@@ -67,7 +67,7 @@ def test_with_the_commands(tmp_path: Path) -> None:
     done = commands.run("decode", path, "--json", "--show-values", "--filter", "api == Produce")
     shown = json.loads(done.stdout.splitlines()[0])
     fields = json.dumps(shown["request"])
-    made = commands.run("encode", fields, "--api", "Produce", "--version", str(shown["api_version"]), "--body")
+    made = commands.run("encode", fields, "--api", "Produce", "--api-version", str(shown["api_version"]), "--body")
     assert made.returncode == 0, made.stderr
     with open_capture(path) as capture:
         exchange = next(e for e in capture.exchanges() if e.api == "Produce")

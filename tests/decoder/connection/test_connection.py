@@ -171,7 +171,7 @@ def test_the_stable_keys():
     found = events[-1].exchange.to_dict()
     assert list(found) == [
         "time_ns",
-        "conn",
+        "connection",
         "client",
         "broker",
         "api",
@@ -188,7 +188,7 @@ def test_the_stable_keys():
         "request",
         "response",
     ]
-    assert found["error"] == "REBALANCE_IN_PROGRESS" and found["latency_ns"] == 50 and found["conn"] == 3
+    assert found["error"] == "REBALANCE_IN_PROGRESS" and found["latency_ns"] == 50 and found["connection"] == 3
     assert found["request"]["group_id"] == "g" and found["response"]["error_code"] == 27
     unknown = conn.receive_from_client(with_size(struct.pack(">hhih", 12, 99, 5, -1)))[0].exchange
     assert "version 99 is not known" in unknown.to_dict()["undecoded"]

@@ -235,7 +235,7 @@ INDEX: dict[str, Callable[[dict[str, Any]], bool]] = {
     "size.resp <= 0.1kB": lambda d: d["response_size"] is not None and d["response_size"] <= 100,
     "size > 1KiB": lambda d: (d["request_size"] or 0) + (d["response_size"] or 0) > 1024,
     "time < 2023-11-15T12:00:00Z": lambda d: d["time_ns"] < 1_700_049_600 * 10**9,
-    "conn in 2..3": lambda d: d["conn"] in (2, 3),
+    "conn in 2..3": lambda d: d["connection"] in (2, 3),
     "corr == -5 or corr > 40": lambda d: d["correlation_id"] == -5 or d["correlation_id"] > 40,
     "client": lambda d: bool(d["client_id"]),
     "client == stock-1": lambda d: d["client_id"] == "stock-1",

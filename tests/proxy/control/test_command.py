@@ -65,13 +65,13 @@ def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed
                 assert call("control", *words, **own).returncode == 0
             asked = subprocess.run(["bash", "-c", curl + " -sf"], capture_output=True, text=True, timeout=PATIENCE)
             assert asked.returncode == 0 and '"version"' in asked.stdout
-            assert "Heartbeat v0" in call("control", "exchanges", "api == Heartbeat", **own).stdout
+            assert "Heartbeat v0" in call("control", "exchanges", "--filter", "api == Heartbeat", **own).stdout
             soon = datetime.now(ZoneInfo("Pacific/Honolulu")) + timedelta(hours=1)  # and in UTC long ago
             text = f"api == Heartbeat and time < {soon:%FT%T}"
-            there = call("control", "exchanges", "--local", text, TZ="Pacific/Honolulu", **own)
+            there = call("control", "exchanges", "--local", "--filter", text, TZ="Pacific/Honolulu", **own)
             assert "Heartbeat v0" in there.stdout, there
-            assert call("control", "exchanges", text, TZ="Pacific/Honolulu", **own).stdout == ""
-            nameless = call("control", "exchanges", "--local", text, TZ="HST10", **own)
+            assert call("control", "exchanges", "--filter", text, TZ="Pacific/Honolulu", **own).stdout == ""
+            nameless = call("control", "exchanges", "--local", "--filter", text, TZ="HST10", **own)
             assert nameless.returncode == 2 and "set TZ" in nameless.stderr
             assert (
                 "on        0 hits  odd: api == Produce" in call("control", "rules", "--add", str(rules), **own).stdout

@@ -268,7 +268,7 @@ def test_hits_name_their_exchanges(api: ControlApi, testbed: Testbed) -> None:
         for hit in answer["hits"]:
             full = api.control.exchange(hit["exchange"])
             assert hit["note"] in full["notes"] and (hit["api"], hit["correlation_id"]) == ("Heartbeat", 3)
-            assert hit["client_id"] == "t" and hit["client"] == full["client"] and hit["connection"] == full["conn"]
+            assert hit["client_id"] == "t" and hit["client"] == full["client"] and hit["connection"] == full["connection"]
     assert [hit["hit"] for hit in api.control.hits("slow one", since=1, limit=1)] == [3]
     assert answer["hits"][0]["done"] == ["response delayed by 1 ms"]
     assert api.call("GET", "/v1/rules/nobody/hits")[0] == 404

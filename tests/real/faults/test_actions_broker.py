@@ -179,7 +179,7 @@ def test_incomplete_frames(bench: Barnabas, topic: str, kind: str, name: str) ->
     finally:
         producer.close(timeout=PATIENCE)
     produced = seen(bench, 0, f"api == Produce and topic == {topic}")
-    assert len(produced) == 3 and len({each["conn"] for each in produced}) == 2
+    assert len(produced) == 3 and len({each["connection"] for each in produced}) == 2
 
 
 def test_admin_shows_what_a_rule_answers(bench: Barnabas) -> None:

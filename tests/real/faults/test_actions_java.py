@@ -64,7 +64,7 @@ def test_connections_end(bench: Barnabas, java: Java, topic: str, place: str) ->
     """It connects again and sends again; the broker writes an idempotent producer's batch once."""
     with injected(bench, api="Produce", topic=topic, disconnect=place, after=1, times=1):
         assert sent(java("send", topic, 3)) == ["0", "1", "2"]
-    assert len({each["conn"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")}) == 2
+    assert len({each["connection"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")}) == 2
     assert java("read", topic, 3) == ["0", "1", "2"]
 
 
@@ -74,7 +74,7 @@ def test_connections_end(bench: Barnabas, java: Java, topic: str, place: str) ->
 def test_no_answer_in_time(bench: Barnabas, java: Java, topic: str, do: dict[str, Any]) -> None:
     with injected(bench, api="Produce", topic=topic, do=do, after=1, times=1):
         assert sent(java("send", topic, 3, request_timeout_ms="500")) == ["0", "1", "2"]
-    assert len({each["conn"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")}) >= 2
+    assert len({each["connection"] for each in seen(bench, 0, f"api == Produce and topic == {topic}")}) >= 2
 
 
 def test_no_leader_for_a_while(bench: Barnabas, java: Java, topic: str) -> None:

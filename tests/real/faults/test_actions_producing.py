@@ -112,7 +112,7 @@ def test_connections_end(bench: Barnabas, topic: str, place: str, how: str) -> N
     with injected(bench, api="Produce", topic=topic, do={"disconnect": place, "how": how}, after=1, times=1):
         assert send(bench, topic, **{"enable.idempotence": True}) == [None] * 3
     produced = seen(bench, 0, f"api == Produce and topic == {topic}")
-    assert len({each["conn"] for each in produced}) == 2
+    assert len({each["connection"] for each in produced}) == 2
     assert len(produced) == (3 if place == "after-response" else 4)
 
 
@@ -136,7 +136,7 @@ def test_missing_or_unreadable_responses(bench: Barnabas, topic: str, do: dict[s
         assert send(bench, topic, **SHORT) == [None] * 3
     assert "corrupt" in do or time.monotonic() - begun > 0.35
     produced = seen(bench, 0, f"api == Produce and topic == {topic}")
-    assert len({each["conn"] for each in produced}) >= 2 or do == {"corrupt": "correlation"}
+    assert len({each["connection"] for each in produced}) >= 2 or do == {"corrupt": "correlation"}
 
 
 def test_a_short_delay_is_waited_for(bench: Barnabas, topic: str) -> None:

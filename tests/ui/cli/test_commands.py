@@ -87,7 +87,7 @@ def test_decode_json_has_the_stable_keys_and_no_payload(run, recording):
         ("Produce", "no_response", None),
         ("Metadata", "pending", None),
     ]
-    assert all(r["undecoded"] is None and r["conn"] == 1 and r["client_id"] == "shop" for r in rows)
+    assert all(r["undecoded"] is None and r["connection"] == 1 and r["client_id"] == "shop" for r in rows)
     batch = rows[0]["request"]["topic_data"][0]["partition_data"][0]["records"][0]
     assert batch["crc_ok"] is True and batch["records"][0]["value_size"] == len("the-secret-payload")
     assert "the-secret-payload" not in done.stdout and b"the-secret-payload".hex() not in done.stdout
@@ -123,6 +123,6 @@ def test_import_shows_what_a_release_changes(run, tmp_path):
     kept = run("schema", "import", jars["kafka-clients-4.4.0.jar"], "--keep")
     assert "version 3 has other names: generation_id -> generation_id_or_member_epoch" in kept.stdout
     assert "0 schema files would change" in kept.stdout, kept.stdout
-    older = run("schema", "import", jars["kafka-clients-3.9.1.jar"], "--write", "--directory", tmp_path / "schema")
+    older = run("schema", "import", jars["kafka-clients-3.9.1.jar"], "-o", tmp_path / "schema")
     assert "ALARM ReadShareGroupStateSummaryResponse" in older.stdout
     assert len(list((tmp_path / "schema").glob("*.kafka"))) == 97

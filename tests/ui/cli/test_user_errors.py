@@ -9,7 +9,7 @@ from harness.run.slices import slow
 
 NOWHERE = "127.0.0.1:1"
 PROXY = ("proxy", "--broker", NOWHERE, "--listen", "127.0.0.1:0")
-REPLAY = ("replay", "recording", "--to")
+REPLAY = ("replay", "recording", "--broker")
 EXPORT = ("export", "recording")
 HEX = ("decode", "--hex", "00", "--request")
 SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
@@ -21,7 +21,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         # captures
         *(((*command, "nothing"), "nothing does not exist") for command in (
             ("decode",), ("ui",), ("findings",), ("versions",), ("index",), ("serve",), ("diff", "recording"),
-            ("export",), ("replay", "--to", NOWHERE, "--dry-run"),
+            ("export",), ("replay", "--broker", NOWHERE, "--dry-run"),
         )),
         *(((*command, "notes.txt"), "notes.txt") for command in (("decode",), ("versions",), ("diff", "recording"))),
         *(((command, "empty"), "no .pcapng or .pcap file is in it") for command in ("findings", "index")),
@@ -37,7 +37,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         (("serve", "recording", "--records", "some"), "--records"),
         (("serve", "recording", "--listen", "nowhere"), "--listen"),
         ((*REPLAY, NOWHERE), "no connection to 127.0.0.1:1"),
-        ((*REPLAY, "nonsense:port"), "--to 'nonsense:port' is no HOST:PORT"),
+        ((*REPLAY, "nonsense:port"), "--broker 'nonsense:port' is no HOST:PORT"),
         ((*REPLAY, NOWHERE, "--speed", "fast"), "--speed 'fast' is none of 1x"),
         ((*REPLAY, NOWHERE, "--connections", "0"), "--connections '0'"),
         ((*REPLAY, NOWHERE, "--topic-map", "orders"), "--topic-map 'orders' is no A=B"),
@@ -47,7 +47,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         ((*EXPORT, "-t", "records", "--columns", "key"), "add --show-values"),
         ((*EXPORT, "-t", "happenings", "--filter", "err"), "it takes no filter"),
         ((*EXPORT, "-t", "errors", "--bodies"), "--bodies goes with the table exchanges"),
-        ((*EXPORT, "--as", "pytest"), "say which with --exchange NO"),
+        ((*EXPORT, "--as", "pytest"), "say which with --exchange N"),
         ((*EXPORT, "--exchange", "9"), "has 4 exchanges"),
         ((*EXPORT, "--exchange", "1", "--as", "csv"), "shows tables"),
         ((*EXPORT, "--exchange", "3", "--as", "pytest"), "nothing to assert on"),
@@ -67,6 +67,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         slow(((*PROXY, *SASL), "--sasl-password-file")),
         slow(((*PROXY, "--sasl-mechanism", "GSSAPI"), "leave --sasl-mechanism out")),
         # the protocol
+        (("feed", "--filter", "topic == a"), "a feed has summaries only"),
         (("schema", "show", "Metdata"), "did you mean Metadata"),
         (("schema", "show", "Metadata", "99"), "has versions 0-13, not 99"),
         (("schema", "show", "999"), "no API has key 999"),
@@ -79,13 +80,13 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         ((*HEX, "--registry", "ftp://x"), "registry"),
         (("decode", "--hex", "0g", "--request"), "'g' is no hexadecimal digit"),
         (("decode", "--hex", "000", "--request"), "odd number"),
-        (("decode", "--hex", "00", "--response"), "give --api and --version"),
+        (("decode", "--hex", "00", "--response"), "give --api and --api-version"),
         (("encode", "{}"), "which API"),
         (("encode", "{}", "--api", "Metdata"), "did you mean Metadata"),
         (("encode", "[]", "--api", "Metadata"), "one JSON object"),
         (("encode", "{", "--api", "Metadata"), "no JSON"),
         (("encode", '{"topic": 1}', "--api", "Metadata"), "did you mean 'topics'"),
-        (("encode", "{}", "--api", "Metadata", "--version", "99"), "version 99 is not known"),
+        (("encode", "{}", "--api", "Metadata", "--api-version", "99"), "version 99 is not known"),
     ],
 )  # fmt: skip
 def test_a_user_error_is_one_line_with_status_2(run, recording: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -99,8 +100,13 @@ def test_a_user_error_is_one_line_with_status_2(run, recording: Path, arguments:
 
 
 @pytest.mark.parametrize(
-    "command", [("filter", "check"), ("decode", ".", "--filter"), (*EXPORT, "--filter"), (*REPLAY, NOWHERE, "--filter")], ids=lambda words: words[0]
-)
+    "command",
+    [
+        ("filter", "check"), ("filter", "try", ".", "--filter"), ("decode", ".", "--filter"), (*EXPORT, "--filter"),
+        (*REPLAY, NOWHERE, "--filter"), ("findings", ".", "--filter"), ("ui", ".", "--filter"), ("feed", "--filter"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
 def test_a_wrong_filter_is_shown_with_a_caret(run, command: tuple[str, ...]) -> None:
     done = run(*command, "api == Prodce and err")
     assert done.returncode == 2 and done.stdout == ""

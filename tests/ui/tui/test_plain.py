@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import pytest
 from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.model.columns import duration, size
 from barnabas.ui.tui.plain import line, plain_lines, titles
@@ -45,6 +47,23 @@ def test_the_result_column_is_aligned_and_speaks_in_words(story: Capture, number
     }
     whole = line(story.rows()[numbers["not_leader"]])
     assert whole.split()[0] == "3" and "billing-7" in whole and "127.0.0.1:9094" in whole and "4.2ms" in whole
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_colours_unless_no_color_is_set(story: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, out = printed(story), Terminal()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain_lines(story, out=out)
+    assert "\x1b[1;31m! NOT_LEADER_OR_FOLLOWER\x1b[0m" in out.getvalue()
+    assert re.sub(r"\x1b\[[\d;]*m", "", out.getvalue()).splitlines() == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    plain_lines(story, out=out)
+    assert out.getvalue().splitlines() == plain
 
 
 def test_hostile_names_are_escaped(story: Capture) -> None:

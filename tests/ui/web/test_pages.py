@@ -289,7 +289,7 @@ def test_an_unservable_screen_is_reported_before_serving(server: Server, tmp_pat
     monkeypatch.chdir(tmp_path)
     command, taken = make_app(), server.host.rpartition(":")[2]
     for arguments, message in (
-        ([str(STORM), "--port", taken], f"port {taken}.*--port 0"),
+        ([str(STORM), "--web-listen", f"127.0.0.1:{taken}"], f"port {taken}.*--web-listen 127.0.0.1:0"),
         (["nowhere"], "nowhere does not exist"),
         ([str(STORM), "--plain"], "one of them"),
         (["--attach", "http://127.0.0.1:9"], "127.0.0.1"),

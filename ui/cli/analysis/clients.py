@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from ....captures import Row
-from ....decoder.compat import ClientTracker, IndexedRequest, ObservedClient
-from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 from ...safe import visible
 from ..common.opening import open_or_fail
+
+if TYPE_CHECKING:
+    from ....captures import Row
+    from ....decoder.compat import IndexedRequest, ObservedClient
 
 
 def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
     """The clients of all these captures together, and notes on damaged files. Raises Failure."""
+    from ....decoder.compat import ClientTracker
+    from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
+
     seen = ClientTracker()
     notes: list[str] = []
     for path in paths:
@@ -34,6 +38,8 @@ def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
 
 
 def _request(row: Row) -> IndexedRequest:
+    from ....decoder.compat import IndexedRequest
+
     return IndexedRequest(
         row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
         row.time_ns, row.error, row.state, row.correlation_id,

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, Verdict, VersionUse, report
-from ....decoder.schema import facts
 from ...safe import visible
 from ...times import moment
+from ..common.completion import release_names
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
-from ..common.local_time import Local
+from ..common.options import CapturePaths, HtmlFile, Local
 from ..common.output import table_console, warn
 from .clients import IdentityDocument, client_identity, client_line, watch
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, Verdict, VersionUse
+
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
-_STYLES = {Verdict.WORKS: "green", Verdict.MAY_BREAK: "yellow", Verdict.BREAKS: "bold red"}
+_STYLES = {"works": "green", "may break": "yellow", "breaks": "bold red"}
 
 
 class FailOnVerdict(StrEnum):
@@ -35,22 +36,23 @@ class FailOnVerdict(StrEnum):
 
 
 def compat(
-    captures: Annotated[
-        list[Path],
-        typer.Argument(help="Captures: segments, directories, pcap or pcapng files; they count together."),
-    ],
+    captures: CapturePaths,
     against: Annotated[
-        str, typer.Option("--against", help="The brokers' release, e.g. 4.0, 0.10.2, 3.5-zk.", metavar="RELEASE")
+        str,
+        typer.Option(
+            "--against",
+            help="Judge clients against brokers of this release, e.g. 4.0, 0.10.2, 3.5-zk.",
+            metavar="RELEASE",
+            autocompletion=release_names,
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page that needs nothing else.", metavar="FILE")
-    ] = None,
+    html_file: HtmlFile = None,
     md_file: Annotated[
         Path | None, typer.Option("--md", help="Write Markdown, for a ticket; - prints it.", metavar="FILE")
     ] = None,
     fail_on: Annotated[
-        FailOnVerdict | None, typer.Option("--fail-on", help="Exit status 1 if a client has this verdict, or a worse one.")
+        FailOnVerdict | None, typer.Option("--fail-on", help="Exit with status 1 if a client has this verdict, or a worse one.")
     ] = None,
     local: Local = False,
 ) -> None:
@@ -58,6 +60,8 @@ def compat(
 
     Older releases are as good as newer ones: --against 0.10.2 tells what a new client would meet there.
     """
+    from ....decoder.compat import Verdict, report
+
     clients, notes = watch(captures)
     try:
         found = report(clients, against)
@@ -82,6 +86,8 @@ def compat(
 
 def counts(found: CompatReport) -> str:
     """``"2 break, 1 may break, 5 work"``"""
+    from ....decoder.compat import Verdict
+
     breaks, may, work = (found.count(v) for v in (Verdict.BREAKS, Verdict.MAY_BREAK, Verdict.WORKS))
     return f"{breaks} break{'s' * (breaks == 1)}, {may} may break, {work} work{'s' * (work == 1)}"
 
@@ -118,13 +124,13 @@ def _print(console: Console, found: CompatReport) -> None:
 def _print_client(console: Console, of: ClientReport) -> None:
     from rich.text import Text
 
-    console.print(Text.assemble("\n", (f"{of.verdict.text:<9}", _STYLES[of.verdict]), "  ", (client_line(of.client), "bold")))
+    console.print(Text.assemble("\n", (f"{of.verdict.text:<9}", _STYLES[of.verdict.text]), "  ", (client_line(of.client), "bold")))
     console.print(f"  {of.certainty}")
     console.print(f"  {of.client.requests} requests, {_presence(of.client)}")
     for reason in of.reasons:
         often = f" ({_usage(reason)})" if reason.use else ""
         console.print(
-            Text.assemble("  ", (reason.verdict.text, _STYLES[reason.verdict]), f": {visible(reason.text)}{often}")
+            Text.assemble("  ", (reason.verdict.text, _STYLES[reason.verdict.text]), f": {visible(reason.text)}{often}")
         )
     for remedy in of.remedies:
         console.print(f"  -> {visible(remedy)}")
@@ -170,6 +176,8 @@ class CompatDocument(TypedDict):
 
 
 def _document(found: CompatReport) -> CompatDocument:
+    from ....decoder.compat import Verdict
+
     return {
         "against": found.against.name,
         "worst": found.worst.text,
@@ -221,6 +229,8 @@ def _code(text: str) -> str:
 
 def markdown(found: CompatReport) -> str:
     """The report for a ticket: a table of the clients, and a section for each that does not simply work."""
+    from ....decoder.compat import Verdict
+
     lines = [f"# Clients against Kafka {found.against.name}", "", f"{counts(found)}.", ""]
     lines += ["| verdict | client id | software | address | requests | last seen |", "|---|---|---|---|---|---|"]
     for of in found.clients:
@@ -266,6 +276,8 @@ def _html_row(of: ClientReport) -> str:
 
 def _layout(use: VersionUse) -> str:
     """The command that shows this version of the API, if it is known."""
+    from ....decoder.schema import facts
+
     if use.api_key not in facts.api_keys() or use.version not in facts.api(use.api_key).versions:
         return ""
     return f"; its layout: <code>barnabas schema show {use.api} {use.version}</code>"

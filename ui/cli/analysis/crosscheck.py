@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...safe import visible
 from ..common.opening import open_or_fail
+from ..common.options import CapturePath
 from ..common.progress import Progress
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ _PRINTED = 3
 
 
 def crosscheck(
-    capture: Annotated[
-        Path, typer.Argument(help="A segment, a directory of segments, or a capture of others.", metavar="CAPTURE")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per frame.")] = False,
+    capture: CapturePath,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per frame.")] = False,
 ) -> None:
     """Compare every frame that Wireshark's dissector reads with how Barnabas reads it, field by field.
 
@@ -67,7 +65,7 @@ def crosscheck(
 def _print(message: str, frames: list[Checked]) -> None:
     """One kind of message: how often, where first, and what differs there."""
     first = frames[0]
-    where = f"packet {first.packet} of {first.file}" + ("" if first.row is None else f", exchange {first.row}")
+    where = f"packet {first.packet} of {first.file}" + ("" if first.row is None else f", exchange {first.row + 1}")
     print(visible(f"  {message}: {len(frames)}, the first is {where}"))
     print(visible(f"    {first.why}"))
     for difference in first.differences[:_PRINTED]:

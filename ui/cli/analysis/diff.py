@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....captures.diff import Difference, DifferenceKind, DiffReport, Latency, Level, compare
 from ...safe import visible
 from ..common.failure import write_text
 from ..common.html_page import page, row, table, text
 from ..common.opening import open_or_fail
+from ..common.options import HtmlFile
 from ..common.output import print_json, table_console, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_STYLES = {Level.HIGH: "bold red", Level.MEDIUM: "yellow", Level.LOW: "cyan", Level.NOISE: "dim"}
+    from ....captures.diff import Difference, DiffReport
+
+_STYLES = {"high": "bold red", "medium": "yellow", "low": "cyan", "noise": "dim"}
 
 
 class GroupBy(StrEnum):
@@ -28,7 +30,7 @@ class GroupBy(StrEnum):
 
     API = "api"
     CLIENT = "client"
-    CONNECTION = "connection"
+    SCOPE = "scope"
     """by what a request belongs to: a group, a transaction, the records of a topic, the cluster"""
 
 
@@ -43,25 +45,23 @@ class FailOnLevel(StrEnum):
 GROUPS: dict[GroupBy, Callable[[Difference], str]] = {
     GroupBy.API: lambda found: found.api,
     GroupBy.CLIENT: lambda found: found.client or "(all clients)",
-    GroupBy.CONNECTION: lambda found: found.scope or "(everywhere)",
+    GroupBy.SCOPE: lambda found: found.scope or "(everywhere)",
 }
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(help="A recording: a directory, a segment, a pcap or pcapng file.")],
-    b: Annotated[Path, typer.Argument(help="The one to compare it with.")],
+    a: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.", metavar="CAPTURE")],
+    b: Annotated[Path, typer.Argument(help="The capture to compare it with.", metavar="CAPTURE")],
     by: Annotated[
-        GroupBy, typer.Option("--by", help="Put differences together by API, client, or what they belong to.")
+        GroupBy, typer.Option("--by", help="Group differences by API, by client, or by what they belong to (scope).")
     ] = GroupBy.API,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page that needs nothing else.", metavar="FILE")
-    ] = None,
+    html_file: HtmlFile = None,
     fail_on: Annotated[
-        FailOnLevel | None, typer.Option("--fail-on", help="Exit status 1 if there is a difference of this level, or worse.")
+        FailOnLevel | None, typer.Option("--fail-on", help="Exit with status 1 if there is a difference of this level, or worse.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what timing explains: polls, retries, offsets, other orders.")
+        bool, typer.Option("--all", help="Show everything: also what timing explains, such as polls, retries and offsets.")
     ] = False,
 ) -> None:
     """Compare two recordings: the same program at two brokers, two versions of one client, before and after a change.
@@ -69,6 +69,8 @@ def diff(
     Levels: high = fails on one side only, or other records; medium = asked or answered otherwise; low = slower, or
     offered otherwise. Ids, addresses, times and what two runs never share are left out.
     """
+    from ....captures.diff import Level
+
     report = _compare(a, b)
     if as_json:
         print_json(report.to_dict())
@@ -81,6 +83,8 @@ def diff(
 
 
 def _compare(a: Path, b: Path) -> DiffReport:
+    from ....captures.diff import compare
+
     with open_or_fail(a) as first, open_or_fail(b) as second:
         report = compare(first.exchanges(), second.exchanges(), str(a), str(b))
         warn((first.note, second.note))
@@ -88,6 +92,8 @@ def _compare(a: Path, b: Path) -> DiffReport:
 
 
 def _grouped(report: DiffReport, by: GroupBy, everything: bool) -> dict[str, list[Difference]]:
+    from ....captures.diff import Level
+
     groups: dict[str, list[Difference]] = {}
     for found in report.above(Level.NOISE if everything else Level.LOW):
         groups.setdefault(GROUPS[by](found), []).append(found)
@@ -95,6 +101,8 @@ def _grouped(report: DiffReport, by: GroupBy, everything: bool) -> dict[str, lis
 
 
 def _noise(report: DiffReport) -> int:
+    from ....captures.diff import Level
+
     return len(report.differences) - len(report.above(Level.LOW))
 
 
@@ -103,6 +111,8 @@ LATENCIES = ("API", "A", "p50 ms", "p99 ms", "B", "p50 ms", "p99 ms")
 
 def _latencies(report: DiffReport) -> Iterator[list[str]]:
     """Rows under `LATENCIES`: requests and latencies of every API on both sides."""
+    from ....captures.diff import Latency
+
     for api in sorted({*report.a.apis, *report.b.apis}):
         cells = [api]
         for side in (report.a, report.b):
@@ -124,6 +134,8 @@ def _numbers(found: Difference, label: str) -> str:
 def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) -> None:
     from rich.table import Table
     from rich.text import Text
+
+    from ....captures.diff import Level
 
     for letter, side in (("A", report.a), ("B", report.b)):
         errors = ", ".join(f"{count} {name}" for name, count in side.errors.most_common(4))
@@ -153,11 +165,13 @@ def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) 
 def _line(found: Difference, by: GroupBy) -> Text:
     from rich.text import Text
 
+    from ....captures.diff import DifferenceKind
+
     words = found.what if by is GroupBy.API else f"{found.api} {found.what}"
-    client, belongs_to = found.client if by is not GroupBy.CLIENT else "", found.scope if by is not GroupBy.CONNECTION else ""
+    client, belongs_to = found.client if by is not GroupBy.CLIENT else "", found.scope if by is not GroupBy.SCOPE else ""
     where, numbers = ", ".join(filter(None, (client, belongs_to))), _numbers(found, ": number")
     return Text.assemble(
-        ("  " + f"{found.level.word:<7}", _STYLES[found.level]), visible(words),
+        ("  " + f"{found.level.word:<7}", _STYLES[found.level.word]), visible(words),
         ": ", (visible(found.a) or "-", "bold"), " → ", (visible(found.b) or "-", "bold"),
         f" ({found.count}×)" if found.count > 1 and found.kind is not DifferenceKind.ONLY else "",
         (f"  {visible(where)}" if where else "", "dim"), (f"  {numbers}" if numbers else "", "dim"),

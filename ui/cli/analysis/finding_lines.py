@@ -10,15 +10,15 @@ import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ....decoder import Exchange
-from ....decoder.findings import Finding, Severity
-from ....decoder.schema.facts import error_name
 from ... import times
 from ...safe import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from ....decoder import Exchange
+    from ....decoder.findings import Finding
 
 _STYLES = {"high": "bold red", "medium": "bold yellow", "low": "cyan", "info": "dim"}
 _WIDEST = 120
@@ -94,6 +94,8 @@ def _day(exchange: Exchange) -> str:
 
 def evidence(exchange: Exchange, dated: bool = False) -> str:
     """One exchange in one line: time (`dated`: with its date), connection, API, correlation id, client, error or state."""
+    from ....decoder.schema.facts import error_name
+
     time_ns = _began(exchange)
     words = [
         "?" if time_ns is None else times.moment(time_ns, 3) if dated else times.clock(time_ns) + times.mark(),
@@ -119,6 +121,8 @@ def how_to_open(capture: str, exchanges: Iterable[Exchange]) -> str:
 
 def severity_counts(findings: Iterable[Finding]) -> dict[str, int]:
     """How many there are of each severity, the worst first."""
+    from ....decoder.findings import Severity
+
     counts = {str(severity): 0 for severity in reversed(Severity)}
     for finding in findings:
         counts[finding.severity] += 1

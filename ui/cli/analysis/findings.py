@@ -6,54 +6,60 @@ import difflib
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
-from ....captures.reading.events import EventReader
-from ....decoder import ExchangeDone
-from ....decoder.connection.events import ConnectionEvent, Missing, Opened
-from ....decoder.findings import Finding, Inspector, Severity, detectors
 from ...safe import visible
-from ..common.failure import Failure
-from ..common.local_time import Local
+from ..common.completion import choices, detector_names
+from ..common.failure import Failure, choice_of
 from ..common.opening import cannot_read
+from ..common.options import FilterText, Local, OptionalCaptures
 from ..common.output import counted, print_json, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
+from ..protocol.filter import compiled
 from .finding_lines import findings_console, indented, one_line, print_finding, severity_counts
 
+if TYPE_CHECKING:
+    from ....captures.reading.events import EventReader
+    from ....captures.transform.cut import CutSelection
+    from ....decoder.connection.events import ConnectionEvent
+    from ....decoder.findings import Finding, Severity
+
 FOLLOW_SECONDS = 0.5
+_SEVERITIES = choices("high", "medium", "low", "info")
 _BETWEEN = 256  # events between two readings of the clock
 
 
 def findings(
-    captures: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Segments, directories of segments, or any pcap or pcapng files.", metavar="CAPTURE..."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document (with --follow: one per line).")] = False,
+    captures: OptionalCaptures = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with --follow: one per line).")] = False,
+    filter_: FilterText = None,
     fail_on: Annotated[
-        Severity | None,
-        typer.Option("--fail-on", help="End with status 1 when a finding of this severity, or worse, is there."),
+        str | None,
+        typer.Option("--fail-on", help="Exit with status 1 if there is a finding of this severity, or worse.", **_SEVERITIES),
     ] = None,
     min_severity: Annotated[
-        Severity, typer.Option("--min-severity", help="Leave out what is less severe.")
-    ] = Severity.INFO,
+        str, typer.Option("--min-severity", help="Leave out what is less severe.", **_SEVERITIES)
+    ] = "info",
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only these detectors; see --list.", metavar="ID,...")
+        list[str] | None,
+        typer.Option("--only", help="Only these detectors; see --list.", metavar="NAME,...", autocompletion=detector_names),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", help="All detectors but these.", metavar="ID,...")
+        list[str] | None,
+        typer.Option("--exclude", help="All detectors but these.", metavar="NAME,...", autocompletion=detector_names),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Stay on a recording that runs, and print what is new; Ctrl-C ends it.")
+        bool, typer.Option("--follow", "-f", help="Keep running, and print what is new; Ctrl-C ends it.")
     ] = False,
     injected: Annotated[
         bool, typer.Option("--injected", help="Also what comes of fault rules and plugins: they left notes in the recording.")
     ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Print every detector: id, severity, what it looks for.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, what each looks for.")] = False,
     local: Local = False,
 ) -> None:
     """Print what is wrong in a capture: what was seen, why it matters, what to do, and where it is.
@@ -61,24 +67,33 @@ def findings(
     Severities: high = something fails now; medium = costs much, or will fail; low = costs something; info = worth
     knowing. Ends with status 0, with 1 if --fail-on says so, with 2 for errors.
     """
+    from ....captures.transform.cut import CutSelection
+    from ....decoder.findings import Severity
+
     if listing:
         _list(as_json)
         return
     if not captures:
         raise Failure("which capture? Give a recording's directory or a file (or --list for what is looked for)")
-    wanted = _detector_ids(only, exclude)
+    wanted, least = _detector_ids(only, exclude), choice_of(Severity, min_severity, "--min-severity")
+    failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
+    part = None if filter_ is None else CutSelection(compiled(filter_))
     if follow:
         if len(captures) > 1:
             raise Failure("--follow takes one capture")
-        found = _follow(captures[0], wanted, min_severity, as_json, injected)
+        if part is not None:
+            raise Failure("--filter reads a capture twice, --follow never comes to its end: one of them")
+        found = _follow(captures[0], wanted, least, as_json, injected)
     else:
-        found = _inspect(captures, wanted, min_severity, as_json, injected)
-    if fail_on is not None and any(finding.severity.rank >= fail_on.rank for finding in found):
+        found = _inspect(captures, wanted, least, as_json, injected, part)
+    if failing is not None and any(finding.severity.rank >= failing.rank for finding in found):
         raise typer.Exit(1)
 
 
 def _detector_ids(only: list[str] | None, exclude: list[str] | None) -> set[str]:
     """The ids of the detectors to run. Raises Failure for one that does not exist."""
+    from ....decoder.findings import detectors
+
     known = {kind.id for kind in detectors()}
     chosen, left_out = _ids(only, "--only", known), _ids(exclude, "--exclude", known)
     return (chosen if only else known) - left_out
@@ -94,6 +109,8 @@ def _ids(given: list[str] | None, option: str, known: set[str]) -> set[str]:
 
 
 def _list(as_json: bool) -> None:
+    from ....decoder.findings import detectors
+
     kinds = sorted(detectors(), key=lambda kind: (-kind.severity.rank, kind.id))
     if as_json:
         rows = [{"id": kind.id, "severity": str(kind.severity), "title": kind.title} for kind in kinds]
@@ -121,14 +138,21 @@ class FindingsDocument(TypedDict):
 class _Inspection:
     """The detectors at work on one capture."""
 
-    def __init__(self, path: Path, wanted: set[str]) -> None:
-        self.path = path
+    def __init__(self, path: Path, wanted: set[str], part: CutSelection | None = None) -> None:
+        """`part`: look at these exchanges only, and at the handshakes of their connections."""
+        from ....decoder.findings import Inspector
+
+        self.path, self._part = path, part
         self.events = _open(path)
+        self.note = ""
         self.inspector = Inspector(wanted)
         self.counts = {"connections": 0, "exchanges": 0, "lost_bytes": 0}
 
     def take(self, event: ConnectionEvent) -> None:
         """Feed the detectors and count."""
+        from ....decoder import ExchangeDone
+        from ....decoder.connection.events import Missing, Opened
+
         if isinstance(event, ExchangeDone):
             self.counts["exchanges"] += 1
         elif isinstance(event, Opened):
@@ -140,18 +164,28 @@ class _Inspection:
     def everything(self) -> None:
         """Read the capture to its end."""
         with Progress(self.path.name) as progress:
-            for number, event in enumerate(self._all()):
+            for event in self._all(progress) if self._part is None else self._cut(self._part, progress):
                 self.take(event)
-                if number % _BETWEEN == 0:
-                    progress.show(self.events.bytes_read, self.events.bytes_known)
 
-    def _all(self) -> Iterator[ConnectionEvent]:
-        yield from self.events.read()
-        yield from self.events.end()
+    def _all(self, progress: Progress) -> Iterator[ConnectionEvent]:
+        for number, event in enumerate(chain(self.events.read(), self.events.end())):
+            yield event
+            if number % _BETWEEN == 0:
+                progress.show(self.events.bytes_read, self.events.bytes_known)
+        self.note = self.events.note or ""
+
+    def _cut(self, part: CutSelection, progress: Progress) -> Iterator[ConnectionEvent]:
+        from ....captures.transform.cut import Cut
+
+        if str(self.path) == "-":
+            raise Failure("--filter reads a capture twice, and standard input cannot be: save it to a file first")
+        cut = Cut(self.path, part, tick=progress.show)
+        yield from cut.events()
+        self.note = cut.note or ""
 
     def notes(self) -> list[str]:
         """Damage and losses, which can hide findings or cause them."""
-        notes = [self.events.note] if self.events.note else []
+        notes = [self.note] if self.note else []
         if self.counts["lost_bytes"]:
             notes.append(f"{self.counts['lost_bytes']} bytes of connections are missing: findings may be, too")
         return notes
@@ -168,14 +202,18 @@ class _Inspection:
 
 def _open(path: Path) -> EventReader:
     """Raises Failure with the next step if there is no capture."""
+    from ....captures.reading.events import EventReader
+
     with cannot_read(path):
         return EventReader(path)
 
 
-def _inspect(paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
+def _inspect(
+    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None
+) -> list[Finding]:
     everything: list[Finding] = []
     documents = []
-    inspections = [_Inspection(path, wanted) for path in paths]  # all are opened first, so that a wrong name fails at once
+    inspections = [_Inspection(path, wanted, part) for path in paths]  # all are opened first, so that a wrong name fails at once
     console = findings_console()
     for inspection in inspections:
         inspection.everything()

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from ....decoder.compat import Limit, MatrixRow, ObservedBroker, ObservedClient, brokers, matrix
-from ....decoder.schema import facts
-from ....proxy.events import Address
 from ...safe import visible
 from ..common.address import parse
 from ..common.output import table_console, warn
@@ -23,6 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from ....decoder.compat import MatrixRow, ObservedBroker, ObservedClient
+    from ....proxy.events import Address
     from .broker_versions import ClusterVersions
 
 _HOST_PORT = re.compile(r"\[[^\]/]+\]:\d+|[^:/]+:\d+")
@@ -32,7 +31,7 @@ def versions(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="Captures (segments, directories, pcap or pcapng files), or one broker.",
+            help="Segments, directories of segments, or any pcap or pcapng files (.gz and .zst too); or one broker.",
             metavar="CAPTURE...|HOST:PORT",
         ),
     ],
@@ -43,6 +42,8 @@ def versions(
     A broker is asked with ApiVersions, and so are all those of its cluster. The Kafka release is guessed from what
     they offer.
     """
+    from ....decoder.compat import brokers
+
     broker = _address(what)
     if broker is not None:
         _of_broker(broker, as_json)
@@ -86,6 +87,8 @@ def _title(client: ObservedClient) -> Text:
 def _table(client: ObservedClient) -> Table:
     from rich.table import Table
 
+    from ....decoder.compat import matrix
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in (("key", "right"), ("API", "left"), ("used (requests)", "left"), ("offered", "left")):
         table.add_column(name, justify=justify, no_wrap=name != "used (requests)")  # type: ignore[arg-type]
@@ -97,6 +100,8 @@ def _table(client: ObservedClient) -> Table:
 
 
 def _cells(row: MatrixRow) -> tuple[str, ...]:
+    from ....decoder.compat import Limit
+
     used = ", ".join(f"v{use.version} ({use.count})" for use in row.uses)
     highest = "" if row.highest is None else f"v{row.highest}"
     limit = {Limit.BROKER: "broker's", Limit.CLIENT: "client's", Limit.UNKNOWN: ""}[row.limit]
@@ -136,6 +141,8 @@ class BrokerOffers(TypedDict):
 
 
 def _client_document(client: ObservedClient) -> ClientVersions:
+    from ....decoder.compat import matrix
+
     return {
         **client_identity(client),
         "apis": [
@@ -191,6 +198,8 @@ def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict
 
 def _offers(cluster: ClusterVersions) -> Table:
     from rich.table import Table
+
+    from ....decoder.schema import facts
 
     differing = _differing(cluster.brokers)
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ....proxy.events import Address
 from .failure import Failure
+
+if TYPE_CHECKING:
+    from ....proxy.events import Address
 
 
 def parse(text: str, option: str, *, port: int | None = None) -> Address:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ....decoder.filter.language import literals
 from .failure import Failure
 
 _DAY = "d"
@@ -10,6 +9,8 @@ _DAY = "d"
 
 def size(text: str, option: str) -> int:
     """Parse a size, in bytes. Raises Failure."""
+    from ....decoder.filter.language import literals
+
     found = literals.number(text.strip())
     if found is None or found.unit != "size" or not 0 < found.value < 1 << 62:
         raise Failure(f"{option} {text!r} is no size: give one with its unit, such as 512MB or 10GB")
@@ -40,6 +41,8 @@ def window(text: str, option: str) -> tuple[float | None, int | None]:
 
 
 def _duration(text: str) -> float | None:
+    from ....decoder.filter.language import literals
+
     text = text.strip()
     days = text.endswith(_DAY) and literals.number(text[:-1])
     if days and not days.unit:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from ....errors import BarnabasError
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Failure(BarnabasError):
@@ -27,6 +31,16 @@ def read_text(path: Path, name: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise Failure(f"{name} cannot be read: {why}") from None
+
+
+def choice_of(kind: type[Choice], text: str, option: str) -> Choice:
+    """The member of an enum that an option names. Raises Failure."""
+    from ...safe import visible
+
+    try:
+        return kind(text)
+    except ValueError:
+        raise Failure(f"{option} {visible(text)}: give one of {', '.join(kind)}") from None
 
 
 @contextmanager

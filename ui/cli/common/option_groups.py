@@ -22,9 +22,12 @@ def option(
     show_default: bool = False,
     panel: str | None = None,
     min: float | None = None,
+    autocompletion: Callable[..., list[str]] | None = None,
 ) -> OptionInfo:
-    """An option: its help, and its least value; `panel`: if not the `PANEL` of its group."""
-    made: OptionInfo = typer.Option(help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default, min=min)
+    """An option: its help, its least value, what completes it; `panel`: if not the `PANEL` of its group."""
+    made: OptionInfo = typer.Option(
+        help=words, metavar=metavar, rich_help_panel=panel, show_default=show_default, min=min, autocompletion=autocompletion
+    )
     return made
 
 

@@ -20,18 +20,17 @@ app = typer.Typer(
 
 Source = Annotated[
     str,
-    typer.Option(
-        "--input",
-        help="A folder of captures: recordings, pcap and pcapng files, also compressed. Also s3://, gs://, abfs://, hdfs://.",
-        metavar="PATH",
+    typer.Argument(
+        help="A folder of captures: recordings, pcap and pcapng files (.gz and .zst too). Also s3://, gs://, abfs://, hdfs://.",
+        metavar="CAPTURES",
     ),
 ]
 Output = Annotated[
     str,
-    typer.Option("--output", help="Where the tables go: OUTPUT/TABLE/date=.../*.parquet. Also s3:// ...", metavar="OUTPUT"),
+    typer.Option("--output", "-o", help="Write the tables here: PATH/TABLE/date=.../*.parquet. Also s3:// ...", metavar="PATH"),
 ]
 Tables = Annotated[
-    str, typer.Option("--tables", help="Which ones, separated by commas (default: all but records and happenings).")
+    str, typer.Option("--tables", help="Only these tables (default: all but records and happenings).", metavar="NAME,...")
 ]
 Remote = Annotated[
     str,
@@ -68,16 +67,18 @@ def run(
     master: Annotated[
         str,
         typer.Option(
-            help="Spark's master (default local\\[2]): spark://HOST:PORT for a cluster; none: in this process, without Spark."
+            "--master",
+            help="Spark's master (default local\\[2]): spark://HOST:PORT for a cluster; none: in this process, without Spark.",
+            metavar="URL",
         ),
     ] = "",
     remote: Remote = "",
     wheel: Wheel = None,
     tables: Tables = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as one JSON object.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")] = False,
 ) -> None:
-    """Read what is new or has changed into the tables of OUTPUT. Each file counts once, however often this is run.
+    """Read what is new or has changed into the tables of --output. Each file counts once, however often this is run.
 
     A run that is killed leaves tables that every reader can read; run again to complete them. Damaged files are rows of
     the table segments. Needs Java and: pip install 'barnabas\\[spark]'
@@ -110,16 +111,17 @@ def stream(
     source: Source,
     output: Output,
     master: Annotated[
-        str, typer.Option(help="Spark's master (default local\\[2]); spark://HOST:PORT for a cluster.")
+        str,
+        typer.Option("--master", help="Spark's master (default local\\[2]): spark://HOST:PORT for a cluster.", metavar="URL"),
     ] = "",
     remote: Remote = "",
     wheel: Wheel = None,
     tables: Tables = "",
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Where it is noted how far it came (default: in OUTPUT).")
+        Path | None, typer.Option("--checkpoint", help="Where it is noted how far it came (default: in --output).", metavar="DIR")
     ] = None,
     every: Annotated[
-        float, typer.Option("--every", help="How often to look for closed segments, in seconds.", min=0.1)
+        float, typer.Option("--every", help="How often to look for closed segments, in seconds.", min=0.1, metavar="SECONDS")
     ] = 10,
     once: Annotated[bool, typer.Option("--once", help="End when what is there now is read.")] = False,
 ) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ....captures.export.text import cell
 from ...safe import visible
 from ...times import moment
 from ..common import amounts
+from ..common.completion import release_names
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
-from ..common.local_time import Local
+from ..common.options import HtmlFile, Local
 from ..common.output import print_json, warn
 
 if TYPE_CHECKING:
@@ -67,28 +67,31 @@ def report(
     directory: Annotated[
         str,
         typer.Argument(
-            help="Tables that barnabas pipeline made, or captures: then tables are made for the moment. Also s3:// ..."
+            help="Tables that barnabas pipeline made, or captures: then tables are made for the moment. Also s3:// ...",
+            metavar="TABLES|CAPTURES",
         ),
     ],
     against: Annotated[
-        str, typer.Option("--against", help="Judge clients against this release, e.g. 4.0.", metavar="RELEASE")
+        str,
+        typer.Option(
+            "--against", help="Judge clients against brokers of this release, e.g. 4.0.", metavar="RELEASE",
+            autocompletion=release_names,
+        ),
     ] = "",
     only: Annotated[
-        str, typer.Option("--only", help="These reports, separated by commas (default: all).", metavar="NAMES")
+        str, typer.Option("--only", help="Only these reports (default: all).", metavar="NAME,...")
     ] = "",
     stretch: Annotated[
         str,
-        typer.Option("--stretch", help="Stretches of time, such as 1m or 1h (default: what suits).", metavar="TIME"),
+        typer.Option("--stretch", help="Stretches of time, such as 1m or 1h (default: what suits).", metavar="DURATION"),
     ] = "",
-    html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with charts that needs nothing else.", metavar="FILE")
-    ] = None,
+    html_file: HtmlFile = None,
     csv_directory: Annotated[
         Path | None, typer.Option("--csv", help="Write a CSV file per report.", metavar="DIR")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
-    by: Annotated[ReportEngine, typer.Option("--engine", help="Who computes; Spark needs Java.")] = ReportEngine.DUCKDB,
-    master: Annotated[str, typer.Option("--master", help="Spark's master, with --engine spark.")] = "local[2]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with everything.")] = False,
+    by: Annotated[ReportEngine, typer.Option("--engine", help="What computes the reports; Spark needs Java.")] = ReportEngine.DUCKDB,
+    master: Annotated[str, typer.Option("--master", help="Spark's master, with --engine spark.", metavar="URL")] = "local[2]",
     local: Local = False,
 ) -> None:
     """Compatibility, versions, errors, latency, throughput, groups, producers, quotas and findings over many captures.
@@ -155,6 +158,8 @@ def _engine(by: ReportEngine, folder: Place, master: str) -> Iterator[QueryEngin
 
 
 def _csv(directory: Path, reports: list[Report]) -> None:
+    from ....captures.export.text import cell
+
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

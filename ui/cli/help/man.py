@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"\\(?=\[)")
 
 def man(
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command, such as proxy or rules try; all of them if left out.")
+        list[str] | None, typer.Argument(help="A command, such as proxy or rules try; all of them if left out.", metavar="COMMAND")
     ] = None,
 ) -> None:
     """Print the manual as a page for man: all commands, or one.

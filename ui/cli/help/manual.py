@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import Any, Literal, get_origin
 
 STATUS = {
@@ -44,6 +43,8 @@ class Page:
 @cache
 def pages() -> dict[str, Page]:
     """Every page by the command's name: "" is `barnabas` itself, "rules try" a command of a group."""
+    from importlib import resources
+
     text = resources.files(__package__).joinpath("manual.txt").read_text("utf-8")
     found: dict[str, Page] = {}
     for part in f"\n{text}".split("\n== ")[1:]:

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....decoder.reference import explain as texts
-from ....decoder.reference.explain import (
-    ApiText,
-    ErrorText,
-    Explanation,
-    FieldFact,
-    FieldText,
-    KipText,
-    SettingText,
-    VersionFact,
-)
-from ....decoder.schema.facts import FormerName, former_names
-from ...safe import visible
+from ...safe import has_colours, visible
+from ..common.completion import explained_names
 from ..common.failure import Failure
 from ..common.output import print_json, terminal_width
 
+if TYPE_CHECKING:
+    from ....decoder.reference.explain import (
+        ApiText,
+        ErrorText,
+        Explanation,
+        FieldFact,
+        FieldText,
+        KipText,
+        SettingText,
+        VersionFact,
+    )
+    from ....decoder.schema.facts import FormerName
+
 _WIDEST, _MOST_PLACES = 100, 12
-_KINDS = {ErrorText: "error", ApiText: "api", KipText: "kip", SettingText: "setting", FieldText: "field"}
+_KINDS = {"ErrorText": "error", "ApiText": "api", "KipText": "kip", "SettingText": "setting", "FieldText": "field"}
 _KINDS_OF_EACH = "error names and codes, API names and keys, KIPs, settings, fields"
-
-
-def _complete(started: str) -> list[str]:
-    known = [*texts.names(), *(former.name for former in former_names()), *texts.field_names()]
-    return [name for name in dict.fromkeys(known) if name.lower().startswith(started.lower())]
 
 
 def explain(
@@ -43,7 +39,8 @@ def explain(
         str,
         typer.Argument(
             help="UNSUPPORTED_VERSION, 35, Fetch, 1, KIP-896, max.poll.interval.ms, max_bytes; exception names too.",
-            autocompletion=_complete,
+            metavar="NAME",
+            autocompletion=explained_names,
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: word, found (a list).")] = False,
@@ -52,6 +49,8 @@ def explain(
 
     A number is an error code, an API's key, or both. Names of older Kafka releases are known too.
     """
+    from ....decoder.reference import explain as texts
+
     try:
         found = texts.find(word)
     except texts.UnknownTerm as unknown:
@@ -70,16 +69,20 @@ def explain(
 
 def _today(word: str) -> Iterator[str]:
     """A line for a former name: today's."""
+    from ....decoder.reference import explain as texts
+
     for former in texts.former(word):
         yield f"{former.name} ({former.where}) is {former.today} today."
         yield ""
 
 
 def _plain(each: Explanation) -> dict[str, Any]:
-    return {"kind": _KINDS[type(each)], **dataclasses.asdict(each)}
+    return {"kind": _KINDS[type(each).__name__], **dataclasses.asdict(each)}
 
 
 def _short(each: Explanation) -> str:
+    from ....decoder.reference.explain import ApiText, ErrorText
+
     if isinstance(each, ErrorText):
         return f"the error code {each.name}"
     if isinstance(each, ApiText):
@@ -88,6 +91,8 @@ def _short(each: Explanation) -> str:
 
 
 def _lines(each: Explanation) -> Iterator[str]:
+    from ....decoder.reference.explain import ApiText, ErrorText, FieldText, KipText
+
     if isinstance(each, ErrorText):
         return _error(each)
     if isinstance(each, ApiText):
@@ -111,6 +116,8 @@ def _error(error: ErrorText) -> Iterator[str]:
 
 
 def _api(api: ApiText) -> Iterator[str]:
+    from ....decoder.reference import explain as texts
+
     yield _head(api.name, f"API {api.key}, sent by {_a_list(api.senders, 'and')}")
     yield from _wrapped(api.purpose)
     if api.waits:
@@ -218,6 +225,8 @@ def _once(former: Iterable[FormerName]) -> Iterator[str]:
 
 
 def _kip_names(names: Iterable[str]) -> str:
+    from ....decoder.reference import explain as texts
+
     return "; ".join(f"{name} ({texts.kip(name).title})" for name in names)
 
 
@@ -232,7 +241,7 @@ def _wrapped(text: str, first: str = "", then: str = "") -> list[str]:
 
 
 def _bold(text: str) -> str:
-    return typer.style(text, bold=True) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+    return typer.style(text, bold=True) if has_colours(sys.stdout) else text
 
 
 def _a_list(words: Iterable[str], last: str) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....captures.reading.selection import Selection
-from ....decoder.filter import FIELDS, Filter, FilterError, Need, compile
-from ....decoder.schema import facts
 from ...times import zone
+from ..common.completion import filter_words
 from ..common.failure import Failure
 from ..common.opening import open_or_fail
+from ..common.options import CapturePath, RequiredFilterText
 from ..common.output import print_json
+
+if TYPE_CHECKING:
+    from ....decoder.filter import Filter
 
 app = typer.Typer(
     help="The filter language: its fields, and checking a filter.",
@@ -23,6 +24,8 @@ app = typer.Typer(
 
 def compiled(text: str) -> Filter:
     """Compile a filter. Raises Failure, which points at the error."""
+    from ....decoder.filter import FilterError, compile
+
     try:
         return compile(text, zone=zone())
     except FilterError as error:
@@ -31,12 +34,14 @@ def compiled(text: str) -> Filter:
 
 @app.command("fields")
 def fields_(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per field.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per field.")] = False,
 ) -> None:
     """List every field: its type, what it means, its other names and an example.
 
     Fields of bodies are named by their path besides, such as resp.topics[*].error_code: barnabas schema show API.
     """
+    from ....decoder.filter import FIELDS
+
     if as_json:
         for field in FIELDS:
             found = {
@@ -60,16 +65,20 @@ def fields_(
 
 @app.command()
 def check(
-    expression: Annotated[str, typer.Argument(help="A filter, in quotes of the shell.", metavar="FILTER")],
-    capture: Annotated[
-        Path | None, typer.Argument(help="Count the exchanges of this capture that it is true of.")
-    ] = None,
+    expression: Annotated[
+        str, typer.Argument(help="A filter, in quotes of the shell.", metavar="FILTER", autocompletion=filter_words)
+    ],
 ) -> None:
-    """Say whether a filter is one, what has to be read for it, and how many exchanges of a capture it selects."""
-    wanted = compiled(expression)
-    typer.echo(f"ok: {_reads(wanted)}")
-    if capture is None:
-        return
+    """Validate a filter, and say what has to be read to evaluate it."""
+    typer.echo(f"ok: {_reads(compiled(expression))}")
+
+
+@app.command("try")
+def try_(capture: CapturePath, filter_: RequiredFilterText) -> None:
+    """Count the exchanges of a capture that match a filter."""
+    from ....captures.reading.selection import Selection
+
+    wanted = compiled(filter_)
     with open_or_fail(capture) as opened:
         selection = Selection(opened, wanted)
         count = selection.count()
@@ -81,6 +90,9 @@ def check(
 
 def _reads(wanted: Filter) -> str:
     """Describe what has to be read to decide a filter."""
+    from ....decoder.filter import Need
+    from ....decoder.schema import facts
+
     if wanted.index_only:
         return "decided by the index, nothing is decoded"
     sides = [f"{need}s" for need in (Need.REQUEST, Need.RESPONSE) if need in wanted.needs]

@@ -7,30 +7,31 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ....decoder import (
-    DecodeError,
-    EncodeError,
-    Message,
-    TrailingBytes,
-    UnknownApi,
-    encode_body,
-    encode_request,
-    encode_response,
-)
-from ....decoder.codec.message import jsonable
-from ....decoder.codec.present import Presenter
-from ....decoder.reference.explain import meaning
-from ....decoder.schema import drafts, facts, previews
+from ..common.completion import api_names
 from ..common.failure import Failure, value_of
 from ..common.output import json_text, print_json, warn
+
+if TYPE_CHECKING:
+    from ....decoder import DecodeError, Message
+    from ....decoder.codec.present import Presenter
+
+
+Api = Annotated[
+    str, typer.Option("--api", help="The name or key of the message's API.", metavar="API", autocompletion=api_names)
+]
+ApiVersion = Annotated[
+    int | None, typer.Option("--api-version", help="The version of the message; encode takes the newest by default.", metavar="N")
+]
 
 
 def api_key(text: str) -> int:
     """An API's key from its name or number; Failure with the nearest name."""
+    from ....decoder.schema import facts
+
     if text.lstrip("-").isdigit():
         return int(text)
     try:
@@ -43,6 +44,8 @@ def api_key(text: str) -> int:
 
 def note_former(text: str) -> None:
     """Print today's name of an API on standard error if this is a former one."""
+    from ....decoder.schema import facts
+
     former = facts.former_name("api", text)
     if former is not None:
         warn([f"{former.name} ({former.where}) is {former.today} today"])
@@ -60,6 +63,9 @@ def draft_of(text: str, version: int | None) -> Draft | None:
 
     Raises Failure for a draft that is unknown or lacks the version.
     """
+    from ....decoder import UnknownApi
+    from ....decoder.schema import drafts
+
     if not drafts.is_draft(text):
         return None
     try:
@@ -102,6 +108,8 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
 
     The 4 size bytes may stand in front: they are left out if they fit.
     """
+    from ....decoder.schema import drafts, previews
+
     kind, api, version, body, release = wanted
     data = read_hex(text)
     if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4 and not body:
@@ -114,7 +122,7 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
     if kind == "request" and not body:
         return previews.decode_request(data, release)
     if api is None or version is None:
-        raise Failure(f"a {kind}{' body' if body else ''} does not say what it is: give --api and --version")
+        raise Failure(f"a {kind}{' body' if body else ''} does not say what it is: give --api and --api-version")
     if body:
         return previews.decode_body(kind, api_key(api), version, data, release)
     return previews.decode_response(data, api_key=api_key(api), api_version=version, release=release)
@@ -122,6 +130,9 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
 
 def show_frame(text: str, wanted: MessageSpec, form: str, presenter: Presenter) -> None:
     """Print the message in `form`: "json", "tree" or "hexmap". What was read of a damaged one is printed too."""
+    from ....decoder import DecodeError, TrailingBytes
+    from ....decoder.codec.message import jsonable
+
     fault: DecodeError | None = None
     try:
         message = decode_hex(text, wanted)
@@ -151,6 +162,8 @@ def tree(value: Any, depth: int = 1, api: str = "", field: str = "") -> Iterator
 
     `api`: whose message it is; `field`: whose value.
     """
+    from ....decoder.reference.explain import meaning
+
     pad = "  " * depth
     for name, item in value.items() if isinstance(value, dict) else ((f"[{i}]", v) for i, v in enumerate(value)):
         if isinstance(item, dict) or (isinstance(item, list) and item):
@@ -170,13 +183,19 @@ def hexmap(message: Message) -> Iterator[str]:
 
 
 def encode(
-    fields: Annotated[str, typer.Argument(help="The body as a JSON object; - reads standard input.")] = "-",
-    api: Annotated[str, typer.Option("--api", help="The API's name or key.")] = "",
-    version: Annotated[int | None, typer.Option("--version", help="The version; the newest known if left out.")] = None,
+    fields: Annotated[
+        str, typer.Argument(help="The body as a JSON object; - reads standard input.", metavar="JSON")
+    ] = "-",
+    api: Api = "",
+    api_version: ApiVersion = None,
     response: Annotated[bool, typer.Option("--response", help="A response; a request otherwise.")] = False,
-    correlation_id: Annotated[int, typer.Option("--correlation-id")] = 0,
-    client_id: Annotated[str | None, typer.Option("--client-id")] = None,
-    body: Annotated[bool, typer.Option("--body", help="The bare body, without header.")] = False,
+    correlation_id: Annotated[
+        int, typer.Option("--correlation-id", help="The correlation id in the header.", metavar="N")
+    ] = 0,
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", help="The client id in a request's header.", metavar="NAME")
+    ] = None,
+    body: Annotated[bool, typer.Option("--body", help="A bare body, without header.")] = False,
     size: Annotated[bool, typer.Option("--size", help="Put the 4 size bytes in front.")] = False,
     binary: Annotated[bool, typer.Option("--binary", help="Write bytes instead of hexadecimal text.")] = False,
 ) -> None:
@@ -187,10 +206,13 @@ def encode(
     Byte fields are given in hexadecimal, UUIDs in Kafka's base64 form or with dashes, records also as
     decode --json --show-values shows them.
     """
+    from ....decoder import DecodeError, EncodeError, encode_body, encode_request, encode_response
+    from ....decoder.schema import drafts, facts
+
     if not api:
         raise Failure("which API? Give --api NAME, e.g. --api Metadata")
     kind = "response" if response else "request"
-    if (draft := draft_of(api, version)) is not None:
+    if (draft := draft_of(api, api_version)) is not None:
         name, wanted = draft
         make = partial(drafts.encode, name, kind, wanted)
     else:
@@ -199,7 +221,7 @@ def encode(
             known = facts.api(key)
         except KeyError:
             raise Failure(f"--api: no known release has api key {key}") from None
-        name, wanted = known.name, known.versions.every()[-1] if version is None else version
+        name, wanted = known.name, known.versions.every()[-1] if api_version is None else api_version
         if body:
             make = partial(encode_body, kind, key, wanted)
         elif response:

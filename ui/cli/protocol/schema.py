@@ -10,19 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from ....decoder.codec.codec import decode_body, encode_body
-from ....decoder.codec.plan import Plan, StructPlan, plan
-from ....decoder.reference import release_tables, releases
-from ....decoder.reference.fields import describe_field
-from ....decoder.schema import drafts, facts, importer
-from ....decoder.schema.notation import Definition
+from ..common.completion import api_names, release_names
 from ..common.failure import Failure, write_text
 from ..common.output import terminal_width
 from .frame import Draft, draft_of, note_former
+
+if TYPE_CHECKING:
+    from ....decoder.codec.plan import Plan, StructPlan
+    from ....decoder.schema.notation import Definition
 
 app = typer.Typer(
     help="The protocol's schema: APIs, versions, fields.",
@@ -35,6 +34,8 @@ _TABLES = "releases.txt"
 
 def _decoded(kind: str, definition: Definition) -> list[int]:
     """The versions that really can be compiled, written and read back."""
+    from ....decoder.codec.codec import decode_body, encode_body
+
     assert definition.key is not None
     found = []
     for version in definition.versions.every():
@@ -54,6 +55,8 @@ def coverage(
 
     The total is that of Kafka 0.8 to 4.3; what newer releases add is counted on its own.
     """
+    from ....decoder.schema import facts
+
     apis: list[dict[str, object]] = []
     newer: dict[str, Counter[str]] = {}
     total = decoded = 0
@@ -88,21 +91,29 @@ def coverage(
 
 @app.command()
 def show(
-    api: Annotated[str, typer.Argument(help="An API's name or key, e.g. Metadata or 3; or a draft, e.g. kip-4.DescribeTopic.")],
-    version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.")] = None,
-    as_html: Annotated[
-        bool, typer.Option("--html", help="Print a page that needs nothing else, with errors, releases and example frames.")
-    ] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the page goes; - is standard output.", metavar="FILE")
-    ] = Path("-"),
+    api: Annotated[
+        str,
+        typer.Argument(
+            help="An API's name or key, e.g. Metadata or 3; or a draft, e.g. kip-4.DescribeTopic.",
+            metavar="API",
+            autocompletion=api_names,
+        ),
+    ],
+    version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.", metavar="N")] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Write an HTML page, with errors, releases and example frames; - prints it.", metavar="FILE"
+        ),
+    ] = None,
 ) -> None:
     """Print one version of an API: every field of request and response as it stands on the wire, and what it means."""
-    to_file = str(output) != "-"
-    if to_file and not as_html:
-        raise Failure("--output is for the page: add --html")
+    from ....decoder.codec.plan import plan
+    from ....decoder.reference.fields import describe_field
+    from ....decoder.schema import facts
+
     if (draft := draft_of(api, version)) is not None:
-        if as_html:
+        if html_file is not None:
             raise Failure("--html is for the versions of Kafka's releases, and this is a draft: leave --html out")
         _show_draft(draft)
         return
@@ -115,11 +126,11 @@ def show(
     wanted = top if version is None else version
     if wanted not in found.versions:
         raise Failure(f"{found.name} has versions {found.versions}, not {wanted}")
-    if as_html:
+    if html_file is not None:
         from .api_page import one_page
 
-        if to_file:
-            write_text(output, one_page(found.key, wanted), "--output")
+        if str(html_file) != "-":
+            write_text(html_file, one_page(found.key, wanted), "--html")
         else:
             typer.echo(one_page(found.key, wanted), nl=False)
         return
@@ -134,6 +145,8 @@ def show(
 
 def _show_draft(draft: Draft) -> None:
     """Every field of a draft's request and response."""
+    from ....decoder.schema import drafts
+
     for kind in ("request", "response"):
         of = drafts.layout(draft.name, kind, draft.version)
         typer.echo(f"{of.name} v{draft.version}  ({draft.name}, a draft: no header)")
@@ -146,11 +159,19 @@ def _show_draft(draft: Draft) -> None:
 @app.command()
 def release(
     name: Annotated[
-        str | None, typer.Argument(help="A release, e.g. 4.0, 0.10.2, 3.5-zk, 3.9-controller; all names if left out.")
+        str | None,
+        typer.Argument(
+            help="A release, e.g. 4.0, 0.10.2, 3.5-zk, 3.9-controller; all names if left out.",
+            metavar="RELEASE",
+            autocompletion=release_names,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print which versions the brokers of a Kafka release serve."""
+    from ....decoder.reference import releases
+    from ....decoder.schema import facts
+
     if name is None:
         names = releases.releases(roles=True)
         typer.echo(json.dumps(names) if as_json else "\n".join(names))
@@ -234,11 +255,11 @@ def _rows(struct: StructPlan, depth: int, prefix: str = "") -> Iterator[_Row]:
 def import_(
     jars: Annotated[
         list[Path],
-        typer.Argument(help="A folder with a release's jars, or single jars, oldest first.", metavar="JAR|FOLDER..."),
+        typer.Argument(help="A folder with a release's jars, or single jars, oldest first.", metavar="JAR|DIR..."),
     ],
-    write: Annotated[bool, typer.Option("--write", help="Write the schema files; otherwise only show.")] = False,
-    directory: Annotated[
-        Path | None, typer.Option("--directory", help="Where to write; this package's own schema if left out.")
+    write: Annotated[bool, typer.Option("--write", help="Replace this package's own schema files.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the schema files into this directory, all of them.", metavar="PATH")
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave known versions as they are, names too; only take in new ones.")
@@ -254,6 +275,9 @@ def import_(
 
     A kafka-clients jar also yields the table of its release: which versions brokers of it serve.
     """
+    from ....decoder.reference import release_tables, releases
+    from ....decoder.schema import facts, importer
+
     current = _own()
     merged = current
     alarms = 0
@@ -279,21 +303,24 @@ def import_(
     head = "".join(line for line in table_text.partition("\n\n")[0].splitlines(True) if line.startswith("#"))
     files[_TABLES], before[_TABLES] = releases.write(tables, head), table_text
     changed = sorted(name for name in files if files[name] != before.get(name))
-    typer.echo(f"{len(changed)} schema files would change" if not write else f"{len(changed)} schema files change")
-    if write:
-        target = directory or Path(str(facts.schema_folder()))
+    writes = write or output is not None
+    typer.echo(f"{len(changed)} schema files would change" if not writes else f"{len(changed)} schema files change")
+    if writes:
+        target = output or Path(str(facts.schema_folder()))
         target.mkdir(parents=True, exist_ok=True)
-        for name in files if directory else changed:
+        for name in files if output else changed:
             (target / name).parent.mkdir(exist_ok=True)
             (target / name).write_text(files[name], "utf-8")
         typer.echo(
             f"written to {target}; run the tests before you trust it" + (" (there were alarms)" if alarms else "")
         )
     elif changed:
-        typer.echo("add --write to write them")
+        typer.echo("add --write to replace the schema of this package, or -o DIR to write them elsewhere")
 
 
 def _own() -> dict[str, Definition]:
+    from ....decoder.schema import facts
+
     found = {}
     for key in facts.api_keys():
         api = facts.api(key)
@@ -305,6 +332,8 @@ def _own() -> dict[str, Definition]:
 
 def _with_definitions(paths: list[Path]) -> Iterator[Path]:
     """The given jars; for a folder, those of its Kafka jars that hold definitions."""
+    from ....decoder.schema import importer
+
     for path in paths:
         if not path.is_dir():
             yield path
@@ -324,6 +353,8 @@ def _entries(jar: Path) -> list[str]:
 
 
 def _read(jar: Path) -> dict[str, Definition]:
+    from ....decoder.schema import importer
+
     try:
         with zipfile.ZipFile(jar) as archive:
             entries = archive.namelist()

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....decoder.reference.releases import release
-from ....plugins.translation import Bridge, bridges
+from ..common.completion import release_names
+
+if TYPE_CHECKING:
+    from ....plugins.translation import Bridge
 
 ENDED = "the broker does not have it"
 
 
 def translate(
-    client: Annotated[str, typer.Argument(help="The release whose versions the client speaks.", metavar="CLIENT")],
-    broker: Annotated[str, typer.Argument(help="The brokers' release.", metavar="BROKER")],
+    client: Annotated[str, typer.Argument(help="The release whose versions the client speaks.", metavar="CLIENT-RELEASE", autocompletion=release_names)],
+    broker: Annotated[str, typer.Argument(help="The brokers' release.", metavar="BROKER-RELEASE", autocompletion=release_names)],
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what passes as it is, and APIs that the broker does not have.")
+        bool, typer.Option("--all", help="Show everything: also what passes unchanged, and APIs that the broker does not have.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what the proxy's --translate bridges between clients of one Kafka release and brokers of another."""
+    from ....decoder.reference.releases import release
+    from ....plugins.translation import bridges
+
     found = bridges(release(client), release(broker))
     if as_json:
         typer.echo(json.dumps({"client": client, "broker": broker, "apis": [_as_dict(each) for each in found]}))

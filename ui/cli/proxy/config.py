@@ -6,16 +6,17 @@ import json
 import types
 from collections.abc import Callable, Set
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import typer
 
 from ....errors import BarnabasError
-from ....proxy.settings import config_file
 from ..common.failure import Failure
 from ..common.option_groups import options_of, with_values
 from .options import ProxyOptions
-from .running import RunningCluster
+
+if TYPE_CHECKING:
+    from .running import RunningCluster
 
 app = typer.Typer(help="The config file of the proxy.", no_args_is_help=True)
 
@@ -52,6 +53,8 @@ _JSON_TYPES: dict[type, dict[str, Any]] = {
 
 def config_schema() -> dict[str, Any]:
     """The config file as a JSON Schema (draft 2020-12). What depends on several keys is left to ``barnabas proxy --check``."""
+    from ....proxy.settings import config_file
+
     keys = {}
     for parameter in options_of(ProxyOptions):
         key = {**_JSON_TYPES[_plain(parameter.annotation)], "description": get_args(parameter.annotation)[1].help}
@@ -93,6 +96,8 @@ def clusters(
 ) -> list[RunningCluster]:
     """The clusters of a config file, made by `build`. `options`: those of the command line; options named in
     `on_command_line` win over the file. Raises BarnabasError with file and line of what is wrong."""
+    from ....proxy.settings import config_file
+
     try:
         found = config_file.read(path, key_kinds())
     except OSError as error:

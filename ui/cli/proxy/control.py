@@ -8,20 +8,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
-from ....captures.export.text import json_visible
-from ....proxy.control import Control, ControlError
-from ....proxy.control.startup import ControlAccess, running
 from ... import times
 from ...safe import visible
 from ..common.failure import Failure, read_text
-from ..common.local_time import Local
 from ..common.option_groups import with_option_groups
+from ..common.options import FilterText, Local
 from .options import RecordingOptions
+
+if TYPE_CHECKING:
+    from ....proxy.control import Control, ControlError
+    from ....proxy.control.startup import ControlAccess
 
 Answer = TypeVar("Answer")
 WHICH = ("--url", "--token-file")
@@ -73,11 +74,11 @@ def _which(
     url: Annotated[
         str,
         typer.Option(
-            "--url", help="http://HOST:PORT or unix:PATH; without, your newest running proxy.", envvar=URL_VARIABLE
+            "--url", help="http://HOST:PORT or unix:PATH (default: your newest running proxy).", envvar=URL_VARIABLE, metavar="URL"
         ),
     ] = "",
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", help=f"Where the token is (or set {TOKEN_VARIABLE}).")
+        Path | None, typer.Option("--token-file", help=f"A file with the token (or set {TOKEN_VARIABLE}).", metavar="FILE")
     ] = None,
 ) -> None:
     _target.url, _target.token_file = url, token_file
@@ -96,6 +97,8 @@ def access() -> ControlAccess:
 
 def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:
     """Access to the proxy at `url` ("": the newest running one); a missing token is looked up. Raises Failure."""
+    from ....proxy.control.startup import ControlAccess, running
+
     token = token or os.environ.get(TOKEN_VARIABLE, "")
     known = running()
     if not url:
@@ -113,11 +116,15 @@ def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:
 
 
 def _control() -> Control:
+    from ....proxy.control import Control
+
     found = access()
     return Control(found.url, found.token)
 
 
 def _ask(call: Callable[[Control], Answer]) -> Answer:
+    from ....proxy.control import ControlError
+
     try:
         return call(_control())
     except ControlError as error:
@@ -135,12 +142,16 @@ def _failure(error: ControlError) -> Failure:
 
 
 def _json(value: object) -> None:
+    from ....captures.export.text import json_visible
+
     typer.echo(json_visible(json.dumps(value, ensure_ascii=not sys.stdout.isatty())))
 
 
 @app.command()
-def status(as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False) -> None:
+def status(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the API returns it.")] = False) -> None:
     """How the proxy is, and how to reach its API with curl."""
+    from ....proxy.control import Control
+
     found = access()
     answer = _ask(Control.status)
     if as_json:
@@ -183,20 +194,29 @@ def curl_lines(found: ControlAccess) -> list[str]:
 
 @app.command()
 def exchanges(
-    filter: Annotated[str, typer.Argument(help="A filter, in quotes of the shell.", metavar="[FILTER]")] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new ones as they come.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many of the newest.", min=1, max=1000)] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="One object per line, with requests and responses.")] = False,
+    filter_: FilterText = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep running, and print new ones as they come; Ctrl-C ends it.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="At most so many, the newest.", min=1, max=1000, metavar="N")
+    ] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per exchange, with request and response.")
+    ] = False,
     local: Local = False,
 ) -> None:
     """The newest exchanges, and those that come."""
-    zone = times.zone_name() if filter else ""
-    page = _ask(lambda control: control.exchange_page(filter, limit=limit, bodies=as_json, zone=zone))
+    from ....proxy.control import ControlError
+
+    wanted = filter_ or ""
+    zone = times.zone_name() if wanted else ""
+    page = _ask(lambda control: control.exchange_page(wanted, limit=limit, bodies=as_json, zone=zone))
     for each in page["exchanges"]:
         _exchange(each, as_json)
     if follow:
         try:
-            for each in _control().follow(filter, since=page["next"], bodies=as_json, zone=zone):
+            for each in _control().follow(wanted, since=page["next"], bodies=as_json, zone=zone):
                 _exchange(each, as_json)
         except ControlError as error:
             raise _failure(error) from None
@@ -220,10 +240,12 @@ def rules(
     enable: Annotated[str, typer.Option("--enable", help="Switch a rule on.", metavar="NAME")] = "",
     disable: Annotated[str, typer.Option("--disable", help="Switch a rule off.", metavar="NAME")] = "",
     hits: Annotated[str, typer.Option("--hits", help="List a rule's newest hits instead.", metavar="NAME")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     local: Local = False,
 ) -> None:
     """The rules and how often each has fired; with options, change them first."""
+    from ....proxy.control import Control, ControlError
+
     if add is not None:
         text = read_text(add, str(add))
         try:
@@ -264,6 +286,8 @@ def _hit(each: dict[str, Any], as_json: bool) -> None:
 @app.command()
 def held() -> None:
     """Frames that wait for a decision, one JSON object per line."""
+    from ....proxy.control import Control
+
     for each in _ask(Control.held):
         _json(each)
 
@@ -271,7 +295,7 @@ def held() -> None:
 @app.command()
 @with_option_groups
 def record(
-    directory: Annotated[Path | None, typer.Argument(help="Begin to record into this directory.")] = None,
+    directory: Annotated[Path | None, typer.Argument(help="Begin to record into this directory.", metavar="DIR")] = None,
     rotate: Annotated[bool, typer.Option("--rotate", help="End the segment and go on in the next one.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End the recording.")] = False,
     *,
@@ -281,6 +305,8 @@ def record(
 
     How it is cut and kept is as the proxy was started, where these options do not say.
     """
+    from ....proxy.control import Control
+
     if (directory is not None) + rotate + stop > 1:
         raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
     kept = {name: value for name, value in asdict(recording.config()).items() if value}
@@ -299,9 +325,9 @@ def record(
 
 @app.command()
 def flight(
-    label: Annotated[str, typer.Argument(help="What its name begins with.")] = "",
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
+    label: Annotated[str, typer.Argument(help="What its name begins with.", metavar="LABEL")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.", metavar="TEXT")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the API returns it.")] = False,
 ) -> None:
     """Write out what the flight recorder holds, and what follows for a while."""
     answer = _ask(lambda control: control.write_flight(label, reason))
@@ -316,4 +342,6 @@ def flight(
 @app.command()
 def stop() -> None:
     """Stop the proxy; responses in flight still arrive."""
+    from ....proxy.control import Control
+
     _ask(Control.shutdown)

@@ -8,49 +8,55 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....captures import Row
-from ....decoder.schema import facts
-from ....proxy.events import Address
-from ....proxy.metrics.feed.client import Batch, FeedEvent, Joined, Missed, Totals, subscribe
-from ....proxy.metrics.settings import stored_token
 from ... import times
 from ..common.address import parse
 from ..common.failure import Failure
-from ..common.local_time import Local
+from ..common.options import FilterText, Local, Seconds
+from ..protocol.filter import compiled
 from .options import TOKEN_VARIABLE, read_token
+
+if TYPE_CHECKING:
+    from ....captures import Row
+    from ....decoder.filter import Filter
+    from ....proxy.events import Address
+    from ....proxy.metrics.feed.client import Batch, FeedEvent, Missed, Totals
 
 DEFAULT = "127.0.0.1:19095"
 
 
 def feed(
-    address: Annotated[str, typer.Argument(help="Where the proxy was told to give its --feed.", metavar="HOST:PORT")] = (
+    address: Annotated[str, typer.Argument(help="The address that the proxy was given with --feed.", metavar="HOST:PORT")] = (
         DEFAULT
     ),
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", help=f"The feed's token (or set {TOKEN_VARIABLE}).", metavar="FILE"),
+        typer.Option("--token-file", help=f"A file with the feed's token (or set {TOKEN_VARIABLE}).", metavar="FILE"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Only the totals, every second.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for a proxy that does not answer yet.")] = False,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", help="End after so many seconds.", metavar="NUMBER", show_default=False)
-    ] = None,
+    filter_: FilterText = None,
+    seconds: Seconds = None,
     local: Local = False,
 ) -> None:
     """Print the exchanges that go through a running proxy, as they happen.
 
     It comes over UDP: whoever is too slow misses some of it, and is told how much. A recording misses nothing.
     """
+    from ....proxy.metrics.feed.client import subscribe
+
+    wanted = None if filter_ is None else compiled(filter_)
+    if wanted is not None and not wanted.index_only:
+        raise Failure("--filter asks for messages, and a feed has summaries only; see: barnabas filter check")
     where, token = joined_token(address, token_file)
     lines = json_lines if as_json else plain_lines
     try:
         events = _for(subscribe(where, token, patient=wait), seconds)
-        for line in lines(events, totals):
+        for line in lines(events, totals, wanted):
             print(line, flush=True)
     except KeyboardInterrupt:
         sys.exit(0)
@@ -58,6 +64,8 @@ def feed(
 
 def joined_token(address: str, token_file: Path | None = None) -> tuple[Address, str]:
     """Where a feed is, and the token that it wants."""
+    from ....proxy.metrics.settings import stored_token
+
     where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
     token = read_token(token_file) or stored_token(where[1])
     if token is None:
@@ -77,15 +85,18 @@ def _for(events: Iterator[FeedEvent], seconds: float | None) -> Iterator[FeedEve
             return
 
 
-def plain_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Iterator[str]:
+def plain_lines(
+    events: Iterator[FeedEvent], only_totals: bool = False, wanted: Filter | None = None
+) -> Iterator[str]:
     """A line for each exchange, gap and new start; or for the totals."""
+    from ....proxy.metrics.feed.client import Batch, Joined, Missed, Totals
     from ...tui.plain import line, titles
 
     lost, titled = 0, only_totals
     for event in events:
         if isinstance(event, Batch):
             if not only_totals:
-                yield from map(line, event.rows())
+                yield from map(line, _rows(event, wanted))
         elif isinstance(event, Missed):
             yield _missed(event)
         elif isinstance(event, Joined):
@@ -118,15 +129,21 @@ def _totals(event: Totals) -> str:
 
 
 def _api(key: int) -> str:
+    from ....decoder.schema import facts
+
     return facts.api_name(key) if key >= 0 else "other"
 
 
-def json_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Iterator[str]:
+def json_lines(
+    events: Iterator[FeedEvent], only_totals: bool = False, wanted: Filter | None = None
+) -> Iterator[str]:
     """An object for each exchange (the keys of ``barnabas decode --json``, without bodies), gap, start and totals."""
+    from ....proxy.metrics.feed.client import Batch, Joined, Missed, Totals
+
     for event in events:
         if isinstance(event, Batch):
             if not only_totals:
-                for row in event.rows():
+                for row in _rows(event, wanted):
                     yield json.dumps(_exchange(row))
         elif isinstance(event, Totals):
             rates = [{"api": _api(rate.api_key), **rate._asdict()} for rate in event.rates]
@@ -135,12 +152,39 @@ def json_lines(events: Iterator[FeedEvent], only_totals: bool = False) -> Iterat
             yield json.dumps({"kind": type(event).__name__.lower(), **asdict(event)})
 
 
+class _BatchIndex:
+    """What a filter reads of an index, of one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.strings, self.connections, self.count = batch.names.strings, batch.names.connections, len(batch)
+        self._data = batch.data
+
+    def records(self, start: int, stop: int) -> bytes:
+        """The records `start` to `stop`."""
+        from ....captures.recording.index import RECORD
+
+        return self._data[start * RECORD.size : stop * RECORD.size]
+
+
+def _rows(batch: Batch, wanted: Filter | None) -> Iterator[Row]:
+    """The exchanges of a batch that match a filter that an index decides."""
+    from ....captures.reading.selection import IndexColumns
+
+    test = None if wanted is None else wanted.columns(IndexColumns(_BatchIndex(batch)))  # type: ignore[arg-type]
+    if test is None:
+        return batch.rows()
+    passing = set(test.rows(0, len(batch)))
+    return (row for number, row in enumerate(batch.rows()) if number in passing)
+
+
 def _exchange(row: Row) -> dict[str, Any]:
+    from ....decoder.schema import facts
+
     return {
         "kind": "exchange",
-        "number": row.number,
+        "number": row.number + 1,
         "time_ns": row.time_ns,
-        "conn": row.connection,
+        "connection": row.connection,
         "client": row.client,
         "broker": row.broker,
         "api": row.api,

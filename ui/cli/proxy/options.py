@@ -12,11 +12,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ....proxy.negotiation.sasl import MECHANISMS
-from ....proxy.settings.limits import Limits
 from ... import times
 from ..common import amounts
 from ..common.address import parse
+from ..common.completion import choices, detector_names, filter_words, release_names
 from ..common.failure import Failure, read_text, value_of
 from ..common.option_groups import option
 
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from ....proxy.negotiation.security import TlsConfig
     from ....proxy.negotiation.version_negotiation import VersionsConfig
     from ....proxy.observers.settings import FlightConfig, RecordingConfig
+    from ....proxy.settings.limits import Limits
 
 PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"
 TOKEN_VARIABLE = "BARNABAS_FEED_TOKEN"
-DEFAULT = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class ClientTlsOptions:
     PANEL = "TLS with clients"
 
     tls_ca: Annotated[
-        Path | None, option("Make certificates with the CA in this folder; the CA is made on first use.", "DIR")
+        Path | None, option("Make certificates with the CA in this directory; the CA is made on first use.", "DIR")
     ] = None
     tls_cert: Annotated[Path | None, option("A certificate of your own, with its chain (PEM).", "FILE")] = None
     tls_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
@@ -89,7 +88,7 @@ class SaslOptions:
 
     PANEL = "Log in at brokers (for clients that do not)"
 
-    sasl_mechanism: Annotated[str, option(", ".join(MECHANISMS) + ".", "NAME")] = ""
+    sasl_mechanism: Annotated[str, option("The mechanism.", **choices("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))] = ""
     sasl_username: Annotated[str, option("The user.", "NAME")] = ""
     sasl_password_file: Annotated[
         Path | None, option(f"A file with the password, or with OAUTHBEARER's token (or set {PASSWORD_VARIABLE}).", "FILE")
@@ -97,7 +96,7 @@ class SaslOptions:
 
     def config(self) -> SaslConfig | None:
         """With the password from its file or the environment; None without a mechanism."""
-        from ....proxy.negotiation.sasl import SaslConfig
+        from ....proxy.negotiation.sasl import MECHANISMS, SaslConfig
 
         password = os.environ.pop(PASSWORD_VARIABLE, "")  # the proxy's processes need not inherit it
         file = self.sasl_password_file
@@ -117,13 +116,13 @@ class MeterOptions:
     PANEL = "Live feed and metrics"
 
     feed: Annotated[
-        str, option("Send summaries of exchanges to subscribers (UDP); read it with barnabas feed.", "HOST:PORT")
+        str, option("Address of the live feed (UDP): summaries of exchanges for subscribers, such as barnabas feed.", "HOST:PORT")
     ] = ""
     feed_token_file: Annotated[
         Path | None, option(f"What subscribers must know (or set {TOKEN_VARIABLE}); without, a new one is made.", "FILE")
     ] = None
     metrics: Annotated[str, option("Serve GET /metrics for Prometheus.", "HOST:PORT")] = ""
-    metrics_by: Annotated[list[str] | None, option("Count these apart, too: client, topic. May be repeated.", "WHAT")] = None
+    metrics_by: Annotated[list[str] | None, option("Count these apart, too. May be repeated.", **choices("client", "topic"))] = None
     statsd: Annotated[str, option("Send metrics to this StatsD server every second (UDP).", "HOST:PORT")] = ""
     statsd_prefix: Annotated[str, option("What their names begin with (default barnabas).", "NAME")] = ""
     statsd_tags: Annotated[bool, option("With tags, as DogStatsD has them.")] = False
@@ -178,7 +177,7 @@ class ControlOptions:
         option(
             "Offer the control API here: HOST:PORT on loopback, unix:PATH, or off. On a terminal the default is a free "
             "port; without one it is off.",
-            "WHERE",
+            "HOST:PORT|unix:PATH|off",
         ),
     ] = ""
     control_values: Annotated[bool, option("Let it tell keys and values of records, too.")] = False
@@ -211,7 +210,7 @@ class TransparentOptions:
         option(
             "Clients connect to the brokers themselves, and `barnabas transparent up` brings them here: redirect or "
             "tproxy. No --broker then.",
-            "MODE",
+            **choices("redirect", "tproxy"),
         ),
     ] = None
     keep_source: Annotated[bool, option("Go to the brokers with the clients' own addresses (tproxy).")] = False
@@ -236,36 +235,34 @@ class TransparentOptions:
 
 @dataclass(frozen=True, slots=True)
 class LimitOptions:
-    """Limits, and how many processes the traffic may use."""
+    """Limits, with the defaults of `Limits`, and how many processes the traffic may use."""
 
     PANEL = "Limits"
 
-    connect_seconds: Annotated[float, option("How long connecting to a broker may take.", "S", show_default=True)] = (
-        DEFAULT.connect_seconds
-    )
+    connect_seconds: Annotated[float, option("How long connecting to a broker may take.", "SECONDS", show_default=True)] = 10.0
     idle_seconds: Annotated[
-        float, option("Close connections without a byte for so long; 0: never.", "S", show_default=True)
-    ] = DEFAULT.idle_seconds
+        float, option("Close connections without a byte for so long; 0: never.", "SECONDS", show_default=True)
+    ] = 0.0
     max_connections: Annotated[
         int,
         option("Most connections at one time; more clients wait. 0: as many as the system allows.", "N", show_default=True),
-    ] = DEFAULT.max_connections
+    ] = 0
     max_frame: Annotated[
         int, option("Largest size of a frame; what claims more is taken for damage.", "BYTES", show_default=True)
-    ] = DEFAULT.max_frame
+    ] = 512 << 20
     oversize: Annotated[
-        str, option("What is done then: pass the connection on unread, or close it.", "pass|close", show_default=True)
-    ] = DEFAULT.oversize
+        str, option("What is done then: pass the connection on unread, or close it.", show_default=True, **choices("pass", "close"))
+    ] = "pass"
     max_brokers: Annotated[
         int,
         option(
             "Most brokers that get a listener; never more than half of the files that may be open.", "N", show_default=True
         ),
-    ] = DEFAULT.max_brokers
+    ] = 1000
     broker_expiry: Annotated[
         float,
-        option("Close the listener of a broker that no response has named for so long; 0: never.", "S", show_default=True),
-    ] = DEFAULT.broker_expiry
+        option("Close the listener of a broker that no response has named for so long; 0: never.", "SECONDS", show_default=True),
+    ] = 900.0
     upstream_allow: Annotated[
         list[str] | None,
         option(
@@ -280,6 +277,8 @@ class LimitOptions:
 
     def config(self) -> Limits:
         """The limits of the relay."""
+        from ....proxy.settings.limits import Limits
+
         try:
             return Limits(
                 self.connect_seconds, self.idle_seconds, self.max_connections, self.max_frame, self.oversize,
@@ -304,11 +303,11 @@ class RecordingOptions:
     PANEL = "Recording"
 
     rotate_size: Annotated[str, option("Size of a segment (default 64MiB, or an eighth of --keep-size).", "SIZE")] = ""
-    rotate_time: Annotated[str, option("Time of a segment (default 1h, or an eighth of --keep-time).", "TIME")] = ""
+    rotate_time: Annotated[str, option("Time of a segment (default 1h, or an eighth of --keep-time).", "DURATION")] = ""
     keep_size: Annotated[
         str, option("Keep so much of the recording: the oldest segments are removed, such as 10GB.", "SIZE")
     ] = ""
-    keep_time: Annotated[str, option("Keep segments for so long, such as 24h or 7d.", "TIME")] = ""
+    keep_time: Annotated[str, option("Keep segments for so long, such as 24h or 7d.", "DURATION")] = ""
 
     def config(self) -> RecordingConfig:
         """The settings of a recorder."""
@@ -354,16 +353,16 @@ class FlightOptions:
             "DIR",
         ),
     ] = None
-    flight_keep: Annotated[str, option("How much: 5m, 512MB, or 5m,2GB (default 5m, and 1GiB at most).", "TIME,SIZE")] = ""
-    flight_after: Annotated[str, option("What follows is written for so long, too (default 10s; 0s: nothing).", "TIME")] = ""
-    flight_on: Annotated[list[str] | None, option("Write when this is true of an exchange. May be repeated.", "FILTER")] = (
+    flight_keep: Annotated[str, option("How much: 5m, 512MB, or 5m,2GB (default 5m, and 1GiB at most).", "DURATION,SIZE")] = ""
+    flight_after: Annotated[str, option("What follows is written for so long, too (default 10s; 0s: nothing).", "DURATION")] = ""
+    flight_on: Annotated[list[str] | None, option("Write when this is true of an exchange. May be repeated.", "FILTER", autocompletion=filter_words)] = (
         None
     )
     flight_on_finding: Annotated[
-        list[str] | None, option("Write on a finding: its id, or high, medium, low. May be repeated.", "WHAT")
+        list[str] | None, option("Write on a finding: its id, or high, medium, low. May be repeated.", "NAME", autocompletion=detector_names)
     ] = None
     flight_every: Annotated[
-        str, option("By itself not more often than this (default: what --flight-keep says); more is counted.", "TIME")
+        str, option("By itself not more often than this (default: what --flight-keep says); more is counted.", "DURATION")
     ] = ""
     flight_most: Annotated[int | None, option("By itself not while there are so many in DIR (default 20).", "N")] = None
 
@@ -408,7 +407,7 @@ class PluginOptions:
         ),
     ] = None
     plugin_budget: Annotated[
-        str, option("How long a message waits for plugins before it goes on as it came (default 250ms).", "TIME")
+        str, option("How long a message waits for plugins before it goes on as it came (default 250ms).", "DURATION")
     ] = ""
     plugin_faults: Annotated[
         int | None, option("A plugin with so many faults within a minute is disabled (default 5).", "N")
@@ -444,13 +443,14 @@ class VersionOptions:
 
     cap: Annotated[
         list[str] | None,
-        option("Clients get no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.", "API=VERSION"),
+        option("Clients get no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.", "API=N"),
     ] = None
     pretend: Annotated[
         str,
         option(
             "To clients, brokers are of this Kafka release, as far as they serve its versions: 0.10.2, 2.8, 3.9-zk.",
             "RELEASE",
+            autocompletion=release_names,
         ),
     ] = ""
     translate: Annotated[
@@ -482,9 +482,9 @@ class ProxyOptions:
     broker: Annotated[
         list[str] | None,
         option(
-            "Bootstrap brokers, as clients have them: HOST:PORT,... or again and again. When one is down the next is "
+            "A bootstrap broker, as clients have it; several with commas, or repeated. When one is down the next is "
             "tried, then those that have been found since.",
-            "HOST:PORT,...",
+            "HOST:PORT",
         ),
     ] = None
     listen: Annotated[
@@ -495,8 +495,8 @@ class ProxyOptions:
             "HOST:PORT",
         ),
     ] = None
-    record: Annotated[Path | None, option("Record all traffic into this directory.", "DIR")] = None
-    rules: Annotated[Path | None, option("Rules that break traffic on purpose (YAML).", "FILE")] = None
+    record: Annotated[Path | None, option("Record into this directory, all traffic.", "DIR")] = None
+    rules: Annotated[Path | None, option("Rules (YAML, JSON or TOML) that break traffic on purpose.", "FILE")] = None
     lossless: Annotated[bool, option("Slow traffic down rather than miss any of it in the recording.")] = False
     findings: Annotated[
         bool | None, option("Print what is wrong in the traffic, as it happens. On by default on a terminal.")

@@ -7,11 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ....decoder.schema import facts
-from ....plugins.hooks import installed, parse
-from ....plugins.hooks.sources import GROUP
-from ....proxy.interception.plugin_host import PluginsConfig
-from ....proxy.interception.plugin_host.forkserver_client import check as load_once
 from ...safe import visible
 from ..common.output import print_json
 
@@ -24,6 +19,9 @@ app = typer.Typer(
 @app.command("list")
 def list_() -> None:
     """The plugins that packages offer (entry points of the group barnabas.plugins). None is loaded by this."""
+    from ....plugins.hooks import installed
+    from ....plugins.hooks.sources import GROUP
+
     found = installed()
     for name, point in sorted(found.items()):
         package = point.dist.name if point.dist is not None else "?"
@@ -34,10 +32,15 @@ def list_() -> None:
 
 @app.command()
 def check(
-    plugin: Annotated[list[str], typer.Argument(help="As --plugin of `barnabas proxy` takes them.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    plugin: Annotated[list[str], typer.Argument(help="As --plugin of `barnabas proxy` takes them.", metavar="PLUGIN...")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Load plugins in a process of their own, and say what they are for. Exit status 2 if something is wrong."""
+    from ....decoder.schema import facts
+    from ....plugins.hooks import parse
+    from ....proxy.interception.plugin_host import PluginsConfig
+    from ....proxy.interception.plugin_host.forkserver_client import check as load_once
+
     found = load_once(PluginsConfig(tuple(parse(each) for each in plugin)))
     if as_json:
         print_json({"plugins": [asdict(each) for each in found]})

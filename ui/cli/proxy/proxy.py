@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....proxy import ProxyConfig
-from ....proxy.addressing.transparent import EVERYWHERE
 from ..common.address import parse, parse_all
 from ..common.failure import Failure
-from ..common.local_time import Local
 from ..common.option_groups import with_option_groups
+from ..common.options import Local, Quiet
 from . import config as config_file
 from .options import ProxyOptions, snaplen, tls_config
-from .running import RunningCluster, rules_of_file, run
+
+if TYPE_CHECKING:
+    from ....proxy import ProxyConfig
+    from .running import RunningCluster
 
 LISTEN = "127.0.0.1:19092"
 TRANSPARENT_LISTEN = "[::]:19092"
@@ -28,8 +29,8 @@ def proxy(
     context: typer.Context,
     options: ProxyOptions,
     screen: Annotated[bool, typer.Option("--ui", help="Show the traffic on the screen (needs --record).")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+    quiet: Quiet = False,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -50,6 +51,8 @@ def proxy(
     in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules and loads plugins
     again, SIGUSR1 writes out what the flight recorder holds.
     """
+    from .running import RunningCluster, run
+
     print_findings = sys.stdout.isatty() and not (screen or as_json or quiet)
 
     def cluster(name: str, options: ProxyOptions) -> RunningCluster:
@@ -75,6 +78,10 @@ def proxy(
 def proxy_config(options: ProxyOptions, print_findings: bool) -> ProxyConfig:
     """The settings of one cluster's proxy; raises Failure for wrong options. `print_findings`: the default
     of --findings."""
+    from ....proxy import ProxyConfig
+    from ....proxy.addressing.transparent import EVERYWHERE
+    from .running import rules_of_file
+
     brokers = parse_all(options.broker or (), "--broker", port=9092)
     sni_suffix = options.tls_with_clients.sni_suffix
     transparent = options.transparent.config(bool(brokers), sni_suffix)

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 
-from ....captures import Capture
-from ....decoder import Exchange
-from ....decoder.connection.exchange import State
-from ....decoder.filter.language.errors import nearest
-from ....decoder.schema import facts
-from ....plugins.actions.answering import Error
-from ....plugins.actions.fault_plan import FaultPlan
-from ....plugins.rules.reach import shadowed
-from ....plugins.rules.recipes import RECIPES, find
-from ....plugins.rules.rule_engine import RuleEngine
-from ....plugins.rules.rules import Rule, RuleError, load_rules
 from ...safe import visible
+from ..common.completion import recipe_names
 from ..common.failure import Failure
 from ..common.opening import open_or_fail
+from ..common.options import CapturePath
 from ..common.output import print_json
 
-PRODUCE = facts.api_key("Produce")
+if TYPE_CHECKING:
+    from ....captures import Capture
+    from ....decoder import Exchange
+    from ....plugins.actions.fault_plan import FaultPlan
+    from ....plugins.rules.rule_engine import RuleEngine
+    from ....plugins.rules.rules import Rule, RuleError
 
 app = typer.Typer(
     help="Fault rules: check a file, try it on a capture, list ready ones.",
@@ -35,6 +30,8 @@ app = typer.Typer(
 
 def read(path: Path) -> list[Rule]:
     """The rules of a file. Raises Failure, which points at the error."""
+    from ....plugins.rules.rules import RuleError, load_rules
+
     try:
         return load_rules(path)
     except RuleError as error:
@@ -52,12 +49,16 @@ def _excerpt(path: Path, error: RuleError) -> str:
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A rules file, YAML, JSON or TOML.")],
+    file: Annotated[Path, typer.Argument(help="A rules file, YAML, JSON or TOML.", metavar="FILE")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="The rules as one JSON object, as the control API takes them.")
+        bool, typer.Option("--json", help="Print one JSON object, as the control API takes it.")
     ] = False,
 ) -> None:
     """Say whether a file holds rules, and what they are about. Exit status 2 if something is wrong with it."""
+    from ....decoder.schema import facts
+    from ....plugins.actions.answering import Error
+    from ....plugins.rules.reach import shadowed
+
     rules = read(file)
     if as_json:
         print_json({"rules": [rule.to_dict() for rule in rules]})
@@ -71,9 +72,10 @@ def check(
             f"{'comes first, ' if rules.index(other) < rules.index(rule) else 'is decided by the request, '}"
             "always fires, and matches all that it matches; put it behind, or give it a 'when'"
         )
+    produce = facts.api_key("Produce")
     for rule in rules:
         keys = rule.filter.apis()
-        if keys is not None and PRODUCE not in keys:
+        if keys is not None and produce not in keys:
             continue
         if not any(isinstance(each, Error) and each.repeats_batches for each in rule.do):
             continue
@@ -85,6 +87,8 @@ def check(
 
 
 def _reach(rule: Rule) -> str:
+    from ....decoder.schema import facts
+
     keys = rule.filter.apis()
     if keys is None:
         about = "requests of every API are looked at"
@@ -100,17 +104,19 @@ def _reach(rule: Rule) -> str:
 
 def yaml_line(rule: Rule) -> str:
     """What a rule does, in one line of YAML."""
+    import yaml
+
     text = yaml.safe_dump(rule.to_dict()["do"], default_flow_style=True, sort_keys=False, width=10_000)
     return str(text).strip()
 
 
 @app.command("try")
 def try_(
-    file: Annotated[Path, typer.Argument(help="A rules file, YAML, JSON or TOML.")],
-    capture: Annotated[Path, typer.Argument(help="A recording, or a capture of others.")],
-    limit: Annotated[int, typer.Option(help="Show so many exchanges of each rule.", min=0)] = 5,
+    capture: CapturePath,
+    file: Annotated[Path, typer.Option("--rules", help="Rules (YAML, JSON or TOML).", metavar="FILE")],
+    limit: Annotated[int, typer.Option("--limit", help="At most so many exchanges of each rule.", min=0, metavar="N")] = 5,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per exchange that a rule would have changed.")
+        bool, typer.Option("--json", help="Print one JSON object per exchange that a rule would have changed.")
     ] = False,
 ) -> None:
     """Show what rules would have done to the exchanges of a capture: which match, which fire, and what happens then.
@@ -118,6 +124,8 @@ def try_(
     Nothing is sent. The counts run as they would have in the proxy, in the order of the requests; what clients would have
     done otherwise after a fault is not known.
     """
+    from ....plugins.rules.rule_engine import RuleEngine
+
     rules = read(file)
     engine = RuleEngine(rules, now_ns=0)
     shown: dict[str, list[str]] = {rule.name: [] for rule in rules}
@@ -129,7 +137,7 @@ def try_(
                 continue
             if as_json:
                 found = exchange.to_dict(bodies=False) | {
-                    "row": number,
+                    "number": number,
                     "rule": faults.rule,
                     "hit": faults.hits,
                     "done": faults.notes,
@@ -156,9 +164,12 @@ def try_(
 
 
 def _outcomes(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Exchange, FaultPlan | None]]:
-    """(number, exchange, what would have happened to it) of every exchange with a request."""
+    """(number as `ui` shows it, exchange, what would have happened to it) of every exchange with a request."""
+    from ....decoder import Exchange
+    from ....decoder.connection.exchange import State
+
     begun = False
-    for number, exchange in enumerate(capture.exchanges(), 1):
+    for number, exchange in capture.numbered_exchanges():
         if exchange.request is None:
             continue
         if not begun:
@@ -177,18 +188,28 @@ def _outcomes(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Excha
         faults: FaultPlan | None = engine.decide(request)
         if faults is None and exchange.state is State.PAIRED:
             faults = engine.judge(exchange)
-        yield number, exchange, faults
+        yield number + 1, exchange, faults
 
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this one as a rules file.")] = None,
-    topic: Annotated[str, typer.Option(help="For this topic only.")] = "",
-    group: Annotated[str, typer.Option(help="For this group only.")] = "",
-    client: Annotated[str, typer.Option(help="For this client id only.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, which the control API takes.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print this one as a rules file.", metavar="NAME", autocompletion=recipe_names),
+    ] = None,
+    topic: Annotated[str, typer.Option("--topic", help="For this topic only.", metavar="NAME")] = "",
+    group: Annotated[str, typer.Option("--group", help="For this group only.", metavar="NAME")] = "",
+    client: Annotated[str, typer.Option("--client", help="For this client id only.", metavar="NAME")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, as the control API takes it; of all: one per recipe.")
+    ] = False,
 ) -> None:
     """List ready rules, or print one as a rules file: barnabas rules recipes leader-election --topic orders > rules.yaml"""
+    import yaml
+
+    from ....decoder.filter.language.errors import nearest
+    from ....plugins.rules.recipes import RECIPES, find
+
     if name is None:
         if as_json:
             for each in RECIPES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,14 +12,15 @@ import typer
 from ...safe import visible
 from ..common.failure import Failure, cannot_write
 from ..common.option_groups import with_option_groups
+from ..common.options import FilterText, RecordingDirectory, Redact, Seconds
 from ..common.output import counted, warn
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
 from .options import RecordingOptions
 
 
-class CaptureProgram(StrEnum):
-    """Who takes the packets."""
+class CaptureMethod(StrEnum):
+    """How packets are captured."""
 
     DUMPCAP = "dumpcap"
     TCPDUMP = "tcpdump"
@@ -29,22 +29,18 @@ class CaptureProgram(StrEnum):
 
 @with_option_groups
 def sniff(
-    interface: Annotated[str, typer.Option("--interface", "-i", help="The network interface, such as eth0 or lo.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The recording's directory.", metavar="DIR")],
+    interface: Annotated[str, typer.Option("--interface", "-i", help="The network interface, such as eth0 or lo.", metavar="NAME")],
+    output: RecordingDirectory,
     port: Annotated[
         list[int] | None,
-        typer.Option("--port", help="A port of the brokers (default: all TCP; Kafka is found by what is said)."),
+        typer.Option("--port", help="A port of the brokers (default: any TCP port, Kafka is recognized). May be repeated.", metavar="N"),
     ] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so long.", min=0)] = None,
-    filter_: Annotated[
-        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
-    ] = None,
-    redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets of the protocol.")
-    ] = True,
-    by: Annotated[
-        CaptureProgram | None,
-        typer.Option("--by", help="Who takes the packets (default: dumpcap or tcpdump if installed, else a socket)."),
+    seconds: Seconds = None,
+    filter_: FilterText = None,
+    redact: Redact = True,
+    method: Annotated[
+        CaptureMethod | None,
+        typer.Option("--method", help="How packets are captured (default: dumpcap or tcpdump if installed, else a socket)."),
     ] = None,
     *,
     recording: RecordingOptions,
@@ -64,7 +60,7 @@ def sniff(
     from ....proxy.observers.retainer import Retainer
 
     try:
-        tap = Tap(interface, tuple(port or ()), str(by) if by else "")
+        tap = Tap(interface, tuple(port or ()), str(method) if method else "")
     except OSError as error:
         raise Failure(visible(str(error))) from None
     retainer = Retainer(lambda event: print(visible(event.text), file=sys.stderr))

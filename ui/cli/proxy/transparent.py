@@ -5,35 +5,36 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....proxy.addressing import netfilter
-from ....proxy.addressing.netfilter import FAMILIES, Interceptor, NetfilterError
-from ....proxy.addressing.transparent import MODES
+from ..common.completion import choices
 from ..common.failure import Failure
+
+if TYPE_CHECKING:
+    from ....proxy.addressing.netfilter import NetfilterError
 
 app = typer.Typer(
     help="Bring connections to brokers to the proxy without changing a client: nftables rules (Linux, root).",
     no_args_is_help=True,
 )
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; needs no rights.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; needs no privileges.")]
 
 
 @app.command()
 def up(
     port: Annotated[
         list[int] | None,
-        typer.Option("--port", help="A port of the brokers; may be given several times.", metavar="PORT"),
+        typer.Option("--port", help="A port of the brokers (default 9092). May be repeated.", metavar="N"),
     ] = None,
-    to: Annotated[int, typer.Option("--to", help="The port that the proxy listens on.", metavar="PORT")] = 19092,
+    proxy_port: Annotated[int, typer.Option("--proxy-port", help="The port that the proxy listens on.", metavar="N")] = 19092,
     mode: Annotated[
-        str, typer.Option("--mode", help="As given to the proxy: redirect or tproxy.", metavar="MODE")
+        str, typer.Option("--mode", help="As given to the proxy with --transparent.", **choices("redirect", "tproxy"))
     ] = "redirect",
-    local: Annotated[
-        bool, typer.Option("--local/--no-local", help="Also take connections that are made on this machine.")
+    local_clients: Annotated[
+        bool, typer.Option("--local-clients/--no-local-clients", help="Also redirect connections from this machine.")
     ] = True,
     exclude_uid: Annotated[
         list[str] | None,
@@ -45,7 +46,7 @@ def up(
         ),
     ] = None,
     family: Annotated[
-        str, typer.Option("--family", help="inet (IPv4 and IPv6), ip or ip6.", metavar="FAMILY")
+        str, typer.Option("--family", help="inet is both, IPv4 and IPv6.", **choices("inet", "ip", "ip6"))
     ] = "inet",
     dry_run: _DryRun = False,
 ) -> None:
@@ -54,17 +55,21 @@ def up(
     From then on connections to the brokers' ports come to the proxy, which goes on to where they were meant to go:
     barnabas proxy --transparent MODE. Without a proxy they are refused.
     """
+    from ....proxy.addressing import netfilter
+    from ....proxy.addressing.netfilter import FAMILIES, Interceptor, NetfilterError
+    from ....proxy.addressing.transparent import MODES
+
     if mode not in MODES:
         raise Failure(f"--mode is {' or '.join(MODES)}, not {mode!r}")
     if family not in FAMILIES:
         raise Failure(f"--family is {', '.join(FAMILIES)}, not {family!r}")
     ports = tuple(port or [9092])
-    for number in (*ports, to):
+    for number in (*ports, proxy_port):
         if not 0 < number < 65536:
             raise Failure(f"{number} is no port: ports go from 1 to 65535")
-    if to in ports:
-        raise Failure(f"--to {to} is among the brokers' ports: the proxy needs a port of its own")
-    wanted = Interceptor(ports, to, mode, local, tuple(map(_user, exclude_uid or [])), family)
+    if proxy_port in ports:
+        raise Failure(f"--proxy-port {proxy_port} is among the brokers' ports: the proxy needs a port of its own")
+    wanted = Interceptor(ports, proxy_port, mode, local_clients, tuple(map(_user, exclude_uid or [])), family)
     if not dry_run:
         try:
             if netfilter.is_up():
@@ -80,6 +85,9 @@ def up(
 @app.command()
 def down(dry_run: _DryRun = False) -> None:
     """Remove what `up` set, and nothing else."""
+    from ....proxy.addressing import netfilter
+    from ....proxy.addressing.netfilter import NetfilterError
+
     try:
         if dry_run:
             typer.echo(f"nft delete table {netfilter.TABLE}")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ....decoder.filter.language import literals
 from ...times import zone
 from ..common.failure import Failure
-from ..common.local_time import Local
 from ..common.opening import cannot_read
+from ..common.options import CapturePath, FilterText, Local, Ports, Redact
 from ..common.output import warn
 from ..common.progress import Progress
 from ..protocol.filter import compiled
@@ -20,8 +18,6 @@ from .transform_output import (
     AsJson,
     Force,
     Output,
-    Ports,
-    Redact,
     output_directory,
     print_summary,
     summary_line,
@@ -33,11 +29,9 @@ _NUMBERS = re.compile(r"(\d++)?(-)?(\d+)?")
 
 
 def cut(
-    capture: Annotated[Path, typer.Argument(help="A recording, or a pcap or pcapng file.", metavar="IN")],
+    capture: CapturePath,
     output: Output,
-    filter_: Annotated[
-        str | None, typer.Option("--filter", help="Exchanges that this is true of.", metavar="FILTER")
-    ] = None,
+    filter_: FilterText = None,
     start: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +46,7 @@ def cut(
     ] = None,
     exchanges: Annotated[
         str | None,
-        typer.Option("--exchanges", help="By their numbers in barnabas ui: 10-20, 7, 100-.", metavar="FIRST-LAST"),
+        typer.Option("--exchanges", help="By their numbers in barnabas ui: 10-20, 7, 100-.", metavar="N-N"),
     ] = None,
     with_handshakes: Annotated[
         bool,
@@ -109,6 +103,8 @@ def cut(
 
 def _time(text: str | None, option: str) -> int | None:
     """Nanoseconds since the epoch, or since the beginning of the capture."""
+    from ....decoder.filter.language import literals
+
     if text is None:
         return None
     offset = _OFFSET.fullmatch(text)

@@ -5,68 +5,60 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....captures import Capture
-from ....captures.export.text import json_visible
-from ....captures.reading.selection import Selection
-from ....decoder import Exchange
-from ....decoder.codec.present import Presenter
+from ..common.completion import release_names
 from ..common.failure import Failure
-from ..common.local_time import Local
-from ..common.opening import open_or_fail
+from ..common.opening import open_or_fail, schemas_of
+from ..common.options import FilterText, Local, OptionalCapture, Registry, SchemaFiles, ShowValues
 from ..common.output import warn
-from ..common.schemas import schemas_of
 from ..protocol.filter import compiled
-from ..protocol.frame import MessageSpec, show_frame
+from ..protocol.frame import Api, ApiVersion, MessageSpec, show_frame
+
+if TYPE_CHECKING:
+    from ....captures import Capture
+    from ....captures.reading.selection import Selection
+    from ....decoder import Exchange
 
 
 def decode(
-    capture: Annotated[
-        Path | None, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per exchange.")] = False,
-    bodies: Annotated[bool, typer.Option(help="With --json: the decoded request and response.")] = True,
-    show_values: Annotated[
-        bool, typer.Option("--show-values", help="With --json: keys, values and headers of records too.")
-    ] = False,
-    filter_: Annotated[
-        str | None,
-        typer.Option(
-            "--filter", help="Only the exchanges that this is true of; see: barnabas filter fields.", metavar="FILTER"
-        ),
-    ] = None,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--schema",
-            help="A schema for values: FILE[=TOPIC[:key]]\\[#MESSAGE], .avsc or a compiled Protobuf descriptor set.",
-            metavar="FILE",
-        ),
-    ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option("--registry", help="A schema registry for values that name their schema.", metavar="URL"),
-    ] = None,
+    capture: OptionalCapture = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per exchange.")] = False,
+    bodies: Annotated[
+        bool, typer.Option("--bodies/--no-bodies", help="The decoded request and response (with --json).")
+    ] = True,
+    show_values: ShowValues = False,
+    filter_: FilterText = None,
+    schema: SchemaFiles = None,
+    registry: Registry = None,
     hex_: Annotated[
-        str | None, typer.Option("--hex", help="One message in hexadecimal instead of a capture; - reads it.")
+        str | None, typer.Option("--hex", help="One message in hexadecimal instead of a capture; - reads it.", metavar="TEXT")
     ] = None,
     request: Annotated[bool, typer.Option("--request", help="With --hex: it is a request.")] = False,
-    response: Annotated[bool, typer.Option("--response", help="With --hex: it is a response.")] = False,
-    api: Annotated[str | None, typer.Option("--api", help="With --hex: the API's name or key.")] = None,
-    version: Annotated[int | None, typer.Option("--version", help="With --hex: the version.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With --hex: a bare body, without header.")] = False,
+    response: Annotated[bool, typer.Option("--response", help="A response (with --hex).")] = False,
+    api: Api = "",
+    api_version: ApiVersion = None,
+    body: Annotated[bool, typer.Option("--body", help="A bare body, without header (with --hex).")] = False,
     release: Annotated[
-        str | None, typer.Option("--release", help="With --hex: as this Kafka release laid it out, where it differs.")
+        str | None,
+        typer.Option(
+            "--release",
+            help="With --hex: as this Kafka release laid it out, where it differs.",
+            metavar="RELEASE",
+            autocompletion=release_names,
+        ),
     ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="With --hex: fields as indented lines (the default).")] = False,
     hexmap: Annotated[bool, typer.Option("--hexmap", help="With --hex: every field with its bytes.")] = False,
     local: Local = False,
 ) -> None:
     """Print every exchange of a capture, in order of the requests; or, with --hex, one message."""
+    from ....captures.export.text import json_visible
+    from ....captures.reading.selection import Selection
+    from ....decoder.codec.present import Presenter
+
     if hex_ is not None:
         if capture is not None or request == response:
             raise Failure("--hex takes one of --request and --response, and no capture")
@@ -75,7 +67,7 @@ def decode(
         if as_json + tree + hexmap > 1:
             raise Failure("--json, --tree and --hexmap exclude each other")
         form = "json" if as_json else "hexmap" if hexmap else "tree"
-        what = MessageSpec("request" if request else "response", api, version, body, release)
+        what = MessageSpec("request" if request else "response", api or None, api_version, body, release)
         show_frame(hex_, what, form, Presenter(show_values, schemas=schemas_of(schema or [], registry)))
         return
     if capture is None:
@@ -91,7 +83,7 @@ def decode(
         else:
             from ...tui.plain import plain_lines
 
-            plain_lines(opened, numbers=None if selection is None else list(selection.rows()))
+            plain_lines(opened, selection=selection)
         sys.stdout.flush()
         warn([opened.note])
 

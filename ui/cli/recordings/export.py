@@ -9,28 +9,27 @@ from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
-from ....captures import Capture, tables
-from ....captures.export import Format, NoProgram, OutputExists, case, check, dump, program, write, written
-from ....captures.reading.selection import Selection
-from ....captures.tables.rows import EVERYTHING
-from ....decoder.filter import Filter
-from ....decoder.values import SchemaSource
 from ...safe import visible
+from ..common.completion import table_names
 from ..common.failure import Failure, cannot_write
-from ..common.local_time import Local
-from ..common.opening import cannot_read, open_or_fail
+from ..common.opening import cannot_read, open_or_fail, schemas_of
+from ..common.options import FilterText, Local, OptionalCapture, Registry, SchemaFiles, ShowValues
 from ..common.output import json_text, warn
 from ..common.progress import Progress
-from ..common.schemas import schemas_of
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
 from ..protocol.frame import tree
 
-TableName = StrEnum("TableName", {name.upper(): name for name in tables.DESCRIBED})  # type: ignore[misc]
+if TYPE_CHECKING:
+    from ....captures import Capture, tables
+    from ....captures.export import Format
+    from ....decoder.filter import Filter
+    from ....decoder.values import SchemaSource
+
 _BETWEEN = 256  # rows between two looks at the clock
 
 
@@ -47,53 +46,42 @@ class As(StrEnum):
     TEXT = "text"
 
 
-_OF_TABLES = [str(form) for form in Format]
+_OF_TABLES = (As.JSONL, As.CSV, As.PARQUET)
 _SUFFIXES = {".jsonl": As.JSONL, ".ndjson": As.JSONL, ".csv": As.CSV, ".parquet": As.PARQUET, ".py": As.PYTHON,
              ".hex": As.HEX, ".json": As.JSON, ".txt": As.TEXT}  # fmt: skip
 
 
 def export(
-    capture: Annotated[
-        Path | None, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")
-    ] = None,
+    capture: OptionalCapture = None,
     form: Annotated[
         As | None,
         typer.Option(
-            "--as", help="jsonl, csv or parquet; of one exchange python, pytest, hex, json or text.", metavar="FORM"
+            "--as", help="The format: jsonl, csv or parquet; of one exchange python, pytest, hex, json or text."
         ),
     ] = None,
     table: Annotated[
-        TableName, typer.Option("--table", "-t", help="Which view; see --list.", metavar="TABLE")
-    ] = TableName.EXCHANGES,  # type: ignore[attr-defined]
-    filter_: Annotated[
-        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
-    ] = None,
+        str, typer.Option("--table", "-t", help="The table; see --list.", metavar="NAME", autocompletion=table_names)
+    ] = "exchanges",
+    filter_: FilterText = None,
     columns: Annotated[
         str | None, typer.Option("--columns", help="Which columns, in this order; see --list.", metavar="NAME,...")
     ] = None,
     bodies: Annotated[
-        bool, typer.Option("--bodies", help="Of exchanges: the decoded request and response, too.")
+        bool, typer.Option("--bodies", help="The decoded request and response (with the table exchanges).")
     ] = False,
-    show_values: Annotated[
-        bool, typer.Option("--show-values", help="Keys, values and headers of records, too.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option("--limit", help="Stop after so many rows.", min=0)] = None,
+    show_values: ShowValues = False,
+    limit: Annotated[int | None, typer.Option("--limit", help="At most so many rows.", min=0, metavar="N")] = None,
     exchange: Annotated[
         int | None,
-        typer.Option("--exchange", help="One exchange: its number as `ui` and `decode` show it.", min=1, metavar="NO"),
+        typer.Option("--exchange", help="One exchange: its number as `ui` and `decode` show it.", min=1, metavar="N"),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The file; - is standard output.", metavar="FILE")
+        Path, typer.Option("--output", "-o", help="Write the rows, or the exchange, into this file; - is standard output.", metavar="PATH")
     ] = Path("-"),
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option("--schema", help="With --show-values: a schema for values, as decode takes it.", metavar="FILE"),
-    ] = None,
-    registry: Annotated[
-        str | None, typer.Option("--registry", help="With --show-values: a schema registry.", metavar="URL")
-    ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Print the tables and their columns.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    schema: SchemaFiles = None,
+    registry: Registry = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the tables and their columns.")] = False,
     local: Local = False,
 ) -> None:
     """Write a view of a capture as JSON lines, CSV or Parquet, or one exchange as a Python program, a pytest case or a dump.
@@ -101,6 +89,9 @@ def export(
     Secrets are masked, and what records say is left out unless --show-values asks for it. A file is there when it is
     complete; Ctrl-C leaves nothing.
     """
+    from ....captures import tables
+    from ....captures.export import Format
+
     if listing:
         _list()
         return
@@ -111,11 +102,11 @@ def export(
     if exchange is not None:
         _export_exchange(capture, exchange, chosen, output, force, show_values, schemas)
         return
-    if str(chosen) not in _OF_TABLES:
-        raise Failure(f"--as {chosen} shows one exchange: say which with --exchange NO")
+    if chosen not in _OF_TABLES:
+        raise Failure(f"--as {chosen} shows one exchange: say which with --exchange N")
     wanted = None if filter_ is None else compiled(filter_)
     try:
-        options = tables.Options(*_columns(str(table), columns, bodies, show_values), show_values, schemas)
+        options = tables.Options(*_columns(table, columns, bodies, show_values), show_values, schemas)
     except ValueError as error:
         hint = "; add --show-values" if "values are asked for" in str(error) else ""
         raise Failure(visible(str(error)) + hint) from None
@@ -126,6 +117,8 @@ def _columns(
     table: str, names: str | None, bodies: bool, show_values: bool
 ) -> tuple[tables.Table, list[tables.Column]]:
     """The table and its columns to write. Raises ValueError, Failure."""
+    from ....captures import tables
+
     described = tables.described(table)
     columns = described.chosen([name.strip() for name in (names or "").split(",") if name.strip()])
     more: tuple[str, ...] = ()
@@ -147,6 +140,9 @@ def _export_table(
     output: Path,
     force: bool,
 ) -> None:
+    from ....captures import tables
+    from ....captures.export import Format, check, write
+
     if form is Format.PARQUET and str(output) == "-" and sys.stdout.isatty():
         raise Failure("Parquet is not for a terminal: give -o FILE")
     try:
@@ -200,6 +196,8 @@ class _Sink(io.RawIOBase):
 @contextmanager
 def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
     """`written`, with Failure for a file that cannot be."""
+    from ....captures.export import OutputExists, written
+
     inner = written(path, force)
     try:
         file = inner.__enter__()
@@ -234,7 +232,9 @@ def _export_exchange(
     path: Path, number: int, form: As, output: Path, force: bool, values: bool, schemas: SchemaSource | None
 ) -> None:
     """Write one exchange."""
-    if form in (As.JSONL, As.CSV, As.PARQUET):
+    from ....captures.export import NoProgram
+
+    if form in _OF_TABLES:
         raise Failure(f"--as {form} shows tables; one exchange is shown as python, pytest, hex, json or text")
     with open_or_fail(path) as opened:
         if number > len(opened.rows()):
@@ -251,6 +251,10 @@ def _export_exchange(
 
 def _exchange_text(opened: Capture, number: int, form: As, values: bool, schemas: SchemaSource | None) -> str:
     """One exchange as text. Raises NoProgram, and ValueError when the file is damaged."""
+    from ....captures.export import case, dump, program
+    from ....captures.reading.selection import Selection
+    from ....captures.tables.rows import EVERYTHING
+
     if form in (As.PYTHON, As.PYTEST):
         return (program if form is As.PYTHON else case)(opened.exchange(number), values)
     if form is As.HEX:
@@ -263,6 +267,8 @@ def _exchange_text(opened: Capture, number: int, form: As, values: bool, schemas
 
 
 def _list() -> None:
+    from ....captures import tables
+
     for table in tables.DESCRIBED.values():
         typer.echo(f"{table.name}: one row per {table.row}")
         width = max(len(column.name) for column in table.columns)

@@ -13,6 +13,7 @@ import typer
 from ...safe import visible
 from ..common.failure import Failure, cannot_write
 from ..common.opening import cannot_read
+from ..common.options import FilterText, Ports, RecordingDirectory, Redact
 from ..common.output import counted, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
@@ -27,25 +28,18 @@ def import_(
     captures: Annotated[
         list[Path],
         typer.Argument(
-            help="pcap or pcapng files, gzip and zstd too, - for standard input. Several are parts of one capture.",
-            metavar="FILE...",
+            help="pcap or pcapng files (.gz and .zst too), - for standard input. Several are parts of one capture.",
+            metavar="CAPTURE...",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The recording's directory.", metavar="DIR")],
-    port: Annotated[
-        list[int] | None,
-        typer.Option("--port", help="A port of the brokers (default 9092; on others Kafka is found by what is said)."),
-    ] = None,
+    output: RecordingDirectory,
+    port: Ports = None,
     keylog: Annotated[
         Path | None,
         typer.Option("--keylog", help="TLS secrets (SSLKEYLOGFILE) of the clients or brokers; needs tshark.", metavar="FILE"),
     ] = None,
-    filter_: Annotated[
-        str | None, typer.Option("--filter", help="Only the exchanges that this is true of.", metavar="FILTER")
-    ] = None,
-    redact: Annotated[
-        bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets of the protocol.")
-    ] = True,
+    filter_: FilterText = None,
+    redact: Redact = True,
 ) -> None:
     """Make a recording out of captures by tcpdump, Wireshark, scapy and others: segments with an index, which open at once.
 

@@ -14,6 +14,7 @@ import typer
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
+from ..common.options import CapturePaths
 from ..common.progress import Progress
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def index(
-    captures: Annotated[list[Path], typer.Argument(help="Segments, or directories of segments.", metavar="CAPTURE...")],
-    check: Annotated[bool, typer.Option("--check", help="Only look; nothing is written.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per file.")] = False,
+    captures: CapturePaths,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is found; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
 ) -> None:
     """Verify a recording, and make its indexes anew where they are missing or wrong.
 
     Every byte is held to the sums that were recorded with it, and every record of an index to the frames it speaks of.
     Damaged bytes are told with their places; everything around them can be read. Segments themselves are never
-    changed. The exit status is 1 if something is wrong (with --check: also an index that could be made anew).
+    changed. The exit status is 1 if something is wrong (with --dry-run: also an index that could be made anew).
     """
     from ....captures.reading.verify import files_of
 
@@ -40,7 +41,7 @@ def index(
             files = files_of(capture)
         if not files:
             raise Failure(f"{visible(str(capture))}: no .pcapng or .pcap file is in it")
-        for verdict in _verdicts(files, capture.name, not check):
+        for verdict in _verdicts(files, capture.name, not dry_run):
             found[verdict.state] += 1
             wrong = wrong or not verdict.is_well
             if as_json:

@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from ....decoder.filter.language import literals
 from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
+from ..common.options import CapturePaths, Ports, Redact
 from ..common.output import counted, warn
 from ..common.progress import Progress
 from .transform_output import (
     AsJson,
     Force,
     Output,
-    Ports,
-    Redact,
     output_directory,
     print_summary,
     summary_line,
@@ -27,8 +25,8 @@ from .transform_output import (
 
 
 def merge(
+    captures: CapturePaths,
     output: Output,
-    captures: Annotated[list[Path], typer.Argument(help="Recordings, pcap or pcapng files.", metavar="IN...")],
     shift: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,6 +83,8 @@ def merge(
 
 
 def _shift(text: str, captures: list[Path]) -> tuple[Path, int]:
+    from ....decoder.filter.language import literals
+
     name, _, by = text.rpartition("=")
     found = literals.number(by.removeprefix("+"), "" if by[-1:].isalpha() else "s")
     if not name or found is None or found.unit != "time":

@@ -13,9 +13,10 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.option_groups import option, with_option_groups
+from ..common.options import CapturePath, Ports
 from ..common.output import counted, warn
 from ..common.progress import Progress
-from .transform_output import AsJson, Force, Output, Ports, output_directory, print_summary, summary_line, write_origin
+from .transform_output import AsJson, Force, Output, output_directory, print_summary, summary_line, write_origin
 
 if TYPE_CHECKING:
     from ....captures.transform.fields import RedactionKind
@@ -42,19 +43,18 @@ class KindOptions:
     hosts: Annotated[bool, option("Hosts, addresses (of packets, too) and log directories.")] = False
     users: Annotated[bool, option("Users and other principals.")] = False
     clusters: Annotated[bool, option("Cluster ids and racks.")] = False
-    all: Annotated[bool, option("All of these.")] = False
 
     def kinds(self) -> frozenset[RedactionKind]:
         """Every kind where none is named."""
         from ....captures.transform.fields import RedactionKind
 
         named = frozenset(kind for kind in RedactionKind if getattr(self, kind.value))
-        return named if named and not self.all else frozenset(RedactionKind)
+        return named or frozenset(RedactionKind)
 
 
 @with_option_groups
 def redact(
-    capture: Annotated[Path, typer.Argument(help="A recording, or a pcap or pcapng file.", metavar="IN")],
+    capture: CapturePath,
     output: Output,
     replaced: KindOptions,
     salt: Annotated[

@@ -9,26 +9,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....captures.replay.dry_run import PlannedRequest, planned_requests
-from ....captures.replay.mapping import IdMapping, NameMap
-from ....captures.replay.policy import Policy
-from ....captures.replay.preparer import Preparer
-from ....captures.replay.report import ReplayReport
-from ....proxy.replay.player import Player
-from ....proxy.replay.session import Replay
-from ....proxy.replay.settings import Order, Pace, Settings
+from ....proxy.replay.settings import Order
 from ...safe import visible
 from ..common.address import parse
+from ..common.completion import filter_words
 from ..common.failure import Failure, write_text
 from ..common.opening import cannot_read
 from ..common.option_groups import option, with_option_groups
+from ..common.options import CapturePath
 from ..common.output import json_text, warn
 from ..protocol.filter import compiled
 from ..proxy.options import BrokerTlsOptions, SaslOptions, tls_config
+
+if TYPE_CHECKING:
+    from ....captures.replay.dry_run import PlannedRequest
+    from ....captures.replay.mapping import NameMap
+    from ....captures.replay.policy import Policy
+    from ....captures.replay.report import ReplayReport
+    from ....proxy.replay.player import Player
+    from ....proxy.replay.session import Replay
+    from ....proxy.replay.settings import Pace, Settings
 
 _ERASE = "\r\x1b[K"
 _EXAMPLES = 20
@@ -55,12 +59,14 @@ class PaceOptions:
             show_default=True,
         ),
     ] = Order.RECORDED
-    connections: Annotated[str, option("as-recorded, or a number.", "N", show_default=True)] = "as-recorded"
-    loop: Annotated[int, option("So many times in a row.", min=1, show_default=True)] = 1
-    patience: Annotated[float, option("How long to wait for an answer, in seconds.", min=0.1, show_default=True)] = 10.0
+    connections: Annotated[str, option("as-recorded, or a number.", "as-recorded|N", show_default=True)] = "as-recorded"
+    loop: Annotated[int, option("So many times in a row.", "N", min=1, show_default=True)] = 1
+    patience: Annotated[float, option("How long to wait for an answer, in seconds.", "SECONDS", min=0.1, show_default=True)] = 10.0
 
     def settings(self) -> Settings:
         """Failure for a speed or a number that makes no sense."""
+        from ....proxy.replay.settings import Settings
+
         return Settings(pace_of(self.speed), self.order, _connections(self.connections), self.patience)
 
 
@@ -70,7 +76,9 @@ class SelectionOptions:
 
     PANEL = "What is sent"
 
-    filter: Annotated[str | None, option("Only requests that this is true of; see: barnabas filter fields.", "FILTER")] = None
+    filter: Annotated[str | None, option(
+        "Only exchanges that match this filter; see: barnabas filter fields.", "FILTER", autocompletion=filter_words
+    )] = None
     include_admin: Annotated[bool, option("Also what alters or deletes.")] = False
     include_internal: Annotated[bool, option("Also what brokers say to each other.")] = False
     include_sasl: Annotated[bool, option("Also logins as recorded (unless masked).")] = False
@@ -81,6 +89,8 @@ class SelectionOptions:
 
     def policy(self) -> Policy:
         """The extra requests to send."""
+        from ....captures.replay.policy import Policy
+
         return Policy(self.include_admin, self.include_internal, self.include_sasl, self.include_refused)
 
 
@@ -92,11 +102,13 @@ class NameOptions:
 
     topic_map: Annotated[list[str] | None, option("Topic A is B there.", "A=B")] = None
     group_map: Annotated[list[str] | None, option("Group A is B there.", "A=B")] = None
-    transactional_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
-    client_id_map: Annotated[list[str] | None, option("Likewise.", "A=B")] = None
+    transactional_id_map: Annotated[list[str] | None, option("Transactional id A is B there.", "A=B")] = None
+    client_id_map: Annotated[list[str] | None, option("Client id A is B there.", "A=B")] = None
 
     def names(self) -> NameMap:
         """Parse the pairs. Raises Failure."""
+        from ....captures.replay.mapping import NameMap
+
         return NameMap(
             _pairs(self.topic_map, "--topic-map"),
             _pairs(self.group_map, "--group-map"),
@@ -107,31 +119,33 @@ class NameOptions:
 
 @with_option_groups
 def replay(
-    capture: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.")],
-    to: Annotated[str, typer.Option("--to", help="A bootstrap broker of the target.", metavar="HOST:PORT")],
+    capture: CapturePath,
+    broker: Annotated[str, typer.Option("--broker", help="A bootstrap broker of the target cluster.", metavar="HOST:PORT")],
     pace: PaceOptions,
     selection: SelectionOptions,
     names: NameOptions,
     tls: BrokerTlsOptions,
     sasl: SaslOptions,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent, re-mapped and left out; connect to nobody.")
+        bool, typer.Option("--dry-run", help="Print what would be sent, mapped and left out; connect to nothing.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Write the whole report as JSON.", metavar="FILE")
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the whole report as JSON into this file.", metavar="PATH")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the plan) as JSON.")] = False,
-    fail_on: Annotated[FailOnResult | None, typer.Option("--fail-on", help="End with status 1 when there are some.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, the report; with --dry-run one per request.")] = False,
+    fail_on: Annotated[FailOnResult | None, typer.Option("--fail-on", help="Exit with status 1 if there are differences.")] = None,
 ) -> None:
     """Send what a capture recorded to a broker again, and compare the answers with the recorded ones.
 
     Ids, epochs, offsets, sessions and versions are made the target's own. Logins are left out (the replay logs in by
     itself), and so is what alters or deletes. Ctrl-C ends it early, with a report.
     """
+    from ....proxy.replay.session import Replay
+
     wanted = None if selection.filter is None else compiled(selection.filter)
     plan = Replay(
         capture=capture,
-        to=parse(to, "--to", port=9092),
+        to=parse(broker, "--broker", port=9092),
         names=names.names(),
         policy=selection.policy(),
         settings=pace.settings(),
@@ -146,7 +160,7 @@ def replay(
             _dry_run(plan, as_json)
             return
         found = plan.run(progress_line())
-    _output(found, report, as_json)
+    _output(found, output, as_json)
     if fail_on is FailOnResult.DIFFERENCES and found.count:
         raise typer.Exit(1)
     if found.interrupted:
@@ -156,7 +170,7 @@ def replay(
 def _output(found: ReplayReport, file: Path | None, as_json: bool) -> None:
     document = json_text(found.to_dict())
     if file is not None:
-        write_text(file, f"{document}\n", "--report")
+        write_text(file, f"{document}\n", "--output")
     if as_json:
         typer.echo(document)
     else:
@@ -164,6 +178,10 @@ def _output(found: ReplayReport, file: Path | None, as_json: bool) -> None:
 
 
 def _dry_run(plan: Replay, as_json: bool) -> None:
+    from ....captures.replay.dry_run import planned_requests
+    from ....captures.replay.mapping import IdMapping
+    from ....captures.replay.preparer import Preparer
+
     script = plan.script()
     mapping = IdMapping(plan.names, script.recorded)
     warn(["versions as recorded: a dry run asks no broker which ones it offers"])
@@ -171,8 +189,8 @@ def _dry_run(plan: Replay, as_json: bool) -> None:
         if as_json:
             exchange = planned.call.exchange
             row: dict[str, Any] = {
-                "request": planned.call.number, "at_ms": planned.call.due_ns / 1e6, "connection": exchange.connection,
-                "api": exchange.api, "version": exchange.api_version, "send_version": planned.version,
+                "request": planned.call.number, "at_ns": planned.call.due_ns, "connection": exchange.connection,
+                "api": exchange.api, "api_version": exchange.api_version, "send_version": planned.version,
                 "skipped": planned.why or None, "renamed": planned.renamed, "mapped": planned.mapped,
             }  # fmt: skip
             sys.stdout.write(json_text(row) + "\n")
@@ -183,6 +201,8 @@ def _dry_run(plan: Replay, as_json: bool) -> None:
 
 def pace_of(text: str) -> Pace:
     """``1x``, ``max`` or ``500/s``; Failure for anything else."""
+    from ....proxy.replay.settings import Pace
+
     if text == "max":
         return Pace(0.0)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(x|/s)", text)
@@ -272,7 +292,7 @@ def print_report(report: ReplayReport) -> None:
             )
         )
     if len(report.differences) > _EXAMPLES:
-        echo(f"  ... {len(report.differences) - _EXAMPLES} more with --report FILE")
+        echo(f"  ... {len(report.differences) - _EXAMPLES} more with --output FILE")
     _table("Left out", report.skipped)
     _table("At other versions", report.versions)
     _table("Worth knowing", report.notes)

@@ -7,28 +7,44 @@ import signal
 import sys
 import threading
 from dataclasses import asdict
-from pathlib import Path
+from enum import StrEnum
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ....captures.serving import OfferMode
-from ....proxy.serve import Contents, OnMiss, Served
-from ....proxy.serve.config import ServeConfig
-from ....proxy.serve.events import ServeEvent
 from ...safe import visible
 from ..common.address import parse
-from ..common.failure import Failure
+from ..common.completion import choices
+from ..common.failure import choice_of
 from ..common.opening import cannot_read
+from ..common.options import CapturePath, Quiet
 from ..common.signals import stopping_on_signals
+
+if TYPE_CHECKING:
+    from ....proxy.serve import Served
+    from ....proxy.serve.events import ServeEvent
 
 _POLL_SECONDS = 0.2
 _UNUSED_SHOWN = 20
 
 
+class Timing(StrEnum):
+    """When responses are sent."""
+
+    NOW = "now"
+    RECORDED = "recorded"
+
+
+class OfferedRecords(StrEnum):
+    """Which records are there that recorded clients produced."""
+
+    PRODUCED = "produced"
+    ALL = "all"
+
+
 def serve(
-    capture: Annotated[Path, typer.Argument(help="A recording's directory or segment, or any pcap or pcapng file.")],
+    capture: CapturePath,
     listen: Annotated[
         str,
         typer.Option(
@@ -38,20 +54,21 @@ def serve(
         ),
     ] = "127.0.0.1:19092",
     on_miss: Annotated[
-        OnMiss,
+        str,
         typer.Option(
             "--on-miss",
             help="What happens to a request without a recorded answer: fail = an error for the client, passthrough = a "
             "real broker answers it, record = the same, and it is added to the recording.",
+            **choices("fail", "passthrough", "record"),
         ),
-    ] = OnMiss.FAIL,
+    ] = "fail",
     broker: Annotated[
-        str | None, typer.Option("--broker", help="The real broker for --on-miss.", metavar="HOST:PORT")
+        str | None, typer.Option("--broker", help="A bootstrap broker of the real cluster, for --on-miss.", metavar="HOST:PORT")
     ] = None,
     timing: Annotated[
         str,
         typer.Option(
-            "--timing", help="now = answer at once, recorded = after the time it took then.", metavar="now|recorded"
+            "--timing", help="now = answer at once, recorded = after the time it took then.", **choices("now", "recorded")
         ),
     ] = "now",
     records: Annotated[
@@ -60,49 +77,51 @@ def serve(
             "--records",
             help="Records that recorded clients produced: produced = there once they are produced again, all = there "
             "from the start (for consumers alone).",
-            metavar="produced|all",
+            **choices("produced", "all"),
         ),
     ] = "produced",
     offer: Annotated[
-        OfferMode,
+        str,
         typer.Option(
             "--offer",
             help="The versions that clients are offered: recorded = those of the recorded broker, answerable = only "
             "what is in the recording.",
+            **choices("recorded", "answerable"),
         ),
-    ] = OfferMode.RECORDED,
+    ] = "recorded",
     contents: Annotated[
-        Contents,
+        str,
         typer.Option(
             "--contents",
             help="Whether produced records are compared with the recorded ones: check = report each whose key, value and "
             "headers no recorded record of its topic has.",
+            **choices("ignore", "check"),
         ),
-    ] = Contents.IGNORE,
+    ] = "ignore",
     all_used: Annotated[
-        bool, typer.Option("--all-used", help="Exit status 1 also when recorded answers were not used.")
+        bool, typer.Option("--all-used", help="Exit with status 1 also when recorded answers were not used.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one object per line.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Answer clients from a recording, without a broker: a test that was recorded once runs offline.
 
     Ctrl-C ends it; the summary lists the recorded answers that nobody used. Exit status 0, or 1 when requests had no recorded
     answer (misses), or records differed (--contents check), or 2 for errors.
     """
-    if timing not in ("now", "recorded"):
-        raise Failure(f"--timing {visible(timing)}: only now and recorded are known")
-    if records not in ("produced", "all"):
-        raise Failure(f"--records {visible(records)}: only produced and all are known")
+    from ....captures.serving import OfferMode
+    from ....proxy.serve import Contents, OnMiss, Served
+    from ....proxy.serve.config import ServeConfig
+
     config = ServeConfig(
         capture=capture,
         listen=parse(listen, "--listen"),
-        on_miss=on_miss,
+        on_miss=choice_of(OnMiss, on_miss, "--on-miss"),
         broker=None if broker is None else parse(broker, "--broker", port=9092),
-        recorded_times=timing == "recorded",
-        everything=records == "all",
-        offer=offer,
-        contents=contents,
+        recorded_times=choice_of(Timing, timing, "--timing") is Timing.RECORDED,
+        everything=choice_of(OfferedRecords, records, "--records") is OfferedRecords.ALL,
+        offer=choice_of(OfferMode, offer, "--offer"),
+        contents=choice_of(Contents, contents, "--contents"),
     )
     served = Served(config)
     with stopping_on_signals():

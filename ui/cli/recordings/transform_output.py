@@ -7,29 +7,31 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ....captures.transform.write import ORIGIN, Writer, replacing
 from ...safe import visible
 from ..common.failure import Failure, cannot_write
 from ..common.output import counted, print_json
 from ..common.signals import stopping_on_signals
 
-Output = Annotated[Path, typer.Argument(help="Where to: a directory, or a file that ends with .pcapng.", metavar="OUT")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a recording that is there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
-Ports = Annotated[
-    list[int] | None,
-    typer.Option("--port", help="A port of the brokers in foreign captures (default 9092)."),
+if TYPE_CHECKING:
+    from ....captures.transform.write import Writer
+
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", help="Write the recording into this directory, or file that ends with .pcapng.", metavar="PATH"),
 ]
-Redact = Annotated[bool, typer.Option("--redact/--no-redact", help="Mask passwords, tokens and other secrets.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
 
 
 @contextmanager
 def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[Path]:
     """The directory to write into, removed when writing fails. Raises Failure."""
+    from ....captures.transform.write import replacing
+
     for path in inputs:
         if target.exists() and path.exists() and target.resolve() == path.resolve():
             raise Failure(f"{visible(str(target))} is the capture itself; give another place for the result")
@@ -42,6 +44,8 @@ def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[
 
 def write_origin(place: Path, target: Path, origin: dict[str, Any]) -> None:
     """Write the origin beside the segments; a single file has no place for it."""
+    from ....captures.transform.write import ORIGIN
+
     if target.suffix != ".pcapng":
         (place / ORIGIN).write_text(json.dumps(origin, ensure_ascii=False, indent=1) + "\n", "utf-8")
         (place / ORIGIN).chmod(0o600)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ....errors import install
-from ....plugins.rules.rules import Rule
-from ....proxy import Proxy, ProxyConfig, ProxyError
 from ..common.failure import Failure, make_directory
+from ..common.options import Seconds
 from ..common.signals import stopping_on_signals
 
 if TYPE_CHECKING:
+    from ....plugins.rules.rules import Rule
+    from ....proxy import Proxy
     from ...demo.child import ChildProcess
     from ...live import EventListener
 
@@ -27,12 +28,10 @@ def demo(
     headless: Annotated[
         bool, typer.Option("--headless", help="A live table instead of the screen; needs no terminal.")
     ] = False,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="End after so many seconds; else Ctrl-C or Q ends it.")
-    ] = None,
+    seconds: Seconds = None,
     record: Annotated[
         Path | None,
-        typer.Option("--record", help="Where to record; ./recordings/demo-TIME if left out.", metavar="DIR"),
+        typer.Option("--record", help="Record into this directory (default ./recordings/demo-TIME).", metavar="DIR"),
     ] = None,
 ) -> None:
     """Start three mock brokers, the proxy in front of them and real clients; show, record and break the traffic.
@@ -51,6 +50,7 @@ def demo(
 
 
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:
+    from ....proxy import Proxy, ProxyConfig, ProxyError
     from ....proxy.events import show
     from ...demo.child import ChildFailed, ChildProcess
     from ...demo.table import LiveTable
@@ -97,6 +97,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
 
 def _rule() -> Rule:
     """What the demonstration breaks on purpose."""
+    from ....plugins.rules.rules import Rule
     from ...demo.traffic import TOPIC
 
     return Rule.of(

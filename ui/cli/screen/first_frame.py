@@ -11,6 +11,7 @@ from ..common.failure import Failure
 
 if TYPE_CHECKING:
     from ....captures import Capture
+    from ....captures.reading.selection import Selection
     from ....decoder.values import SchemaSource
     from ...tui.first_frame import OpenedCapture
     from ...tui.model.settings import ScreenSettings
@@ -21,6 +22,7 @@ class ScreenOptions(TypedDict, total=False):
 
     theme: str
     ascii: bool
+    filter: str
     settings: ScreenSettings
     schemas: SchemaSource | None
     locked: bool
@@ -38,10 +40,20 @@ def show_capture(path: Path, options: ScreenOptions | None = None) -> None:
 
         gc.enable()
         with open_or_fail(path) as opened:
-            plain_lines(opened)
+            plain_lines(opened, selection=selection_of(opened, options))
     else:
         gc.disable()  # until the first rows are there
         run_opening(lambda: _opened(path), title=str(path), **options)
+
+
+def selection_of(capture: Capture, options: ScreenOptions) -> Selection | None:
+    """The rows that the filter of the options selects; None without one."""
+    if not options.get("filter"):
+        return None
+    from ....captures.reading.selection import Selection
+    from ..protocol.filter import compiled
+
+    return Selection(capture, compiled(options["filter"]))
 
 
 def _opened(path: Path) -> OpenedCapture:

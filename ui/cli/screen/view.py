@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..common.completion import choices
 from ..common.failure import Failure
-from ..common.local_time import Local
-from .first_frame import ScreenOptions, screen_options, show_capture
+from ..common.options import FilterText, Local, OptionalCapture, Registry, SchemaFiles
+from .first_frame import ScreenOptions, screen_options, selection_of, show_capture
 
 if TYPE_CHECKING:
     from ....proxy.control.startup import ControlAccess
@@ -21,44 +22,47 @@ NEWEST = "newest"
 
 def ui(
     context: typer.Context,
-    capture: Annotated[
-        Path | None,
-        typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file (.gz and .zst too)."),
-    ] = None,
+    capture: OptionalCapture = None,
+    filter_: FilterText = None,
     attach: Annotated[
         str,
         typer.Option("--attach", help="A running proxy: http://HOST:PORT, unix:PATH, or newest.", metavar="URL"),
     ] = "",
     feed: Annotated[
         str,
-        typer.Option("--feed", help="A running proxy's live feed: summaries, no messages.", metavar="HOST:PORT"),
+        typer.Option("--feed", help="Address of the live feed of a running proxy: summaries, no messages.", metavar="HOST:PORT"),
     ] = "",
     record: Annotated[
         Path | None,
-        typer.Option("--record", help="With --attach: let the proxy record here from now on.", metavar="DIR"),
+        typer.Option("--record", help="Record into this directory from now on (with --attach).", metavar="DIR"),
     ] = None,
     allow_edit: Annotated[
         bool, typer.Option("--allow-edit", help="With --attach: rules may be changed from the screen.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of the screen.")] = False,
-    theme: Annotated[str, typer.Option("--theme", help="dark, light or mono.")] = "",
+    theme: Annotated[
+        str,
+        typer.Option(
+            "--theme",
+            help="The colours (default: those of the settings, or dark).",
+            **choices("dark", "light", "mono"),
+        ),
+    ] = "",
     ascii: Annotated[bool, typer.Option("--ascii", help="Nothing but ASCII on the screen.")] = False,
     settings: Annotated[
         Path | None, typer.Option("--settings", help="Keys, theme, filters, colours: a TOML file.", metavar="FILE")
     ] = None,
-    keys: Annotated[bool, typer.Option("--keys", help="Print every action with its keys, and end.")] = False,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option("--schema", help="A schema for values: FILE[=TOPIC[:key]]\\[#MESSAGE], as of decode.", metavar="FILE"),
-    ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option("--registry", help="A schema registry for values that name their schema.", metavar="URL"),
-    ] = None,
+    list_keys: Annotated[bool, typer.Option("--list-keys", help="List the actions with their keys.")] = False,
+    schema: SchemaFiles = None,
+    registry: Registry = None,
     web: Annotated[bool, typer.Option("--web", help="In a browser: print an address to open there.")] = False,
-    host: Annotated[str, typer.Option("--host", help="With --web: where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --web: 0 takes a free port.")] = 0,
-    pages: Annotated[int, typer.Option("--pages", min=1, max=100, help="With --web: how many pages at a time.")] = 4,
+    web_listen: Annotated[
+        str,
+        typer.Option("--web-listen", help="With --web: where browsers connect; port 0 takes a free one.", metavar="HOST:PORT"),
+    ] = "127.0.0.1:0",
+    pages: Annotated[
+        int, typer.Option("--pages", min=1, max=100, help="With --web: how many pages at a time.", metavar="N")
+    ] = 4,
     served: Annotated[int, typer.Option("--served", hidden=True)] = 0,
     local: Local = False,
 ) -> None:
@@ -67,11 +71,15 @@ def ui(
     A directory that a running proxy records into is shown live, and so is a pcap file that tcpdump still writes. Without a terminal, plain lines are printed.
     """
     options = screen_options(theme, ascii, settings)
-    if keys:
+    if filter_ is not None:
+        from ..protocol.filter import compiled
+
+        options["filter"] = str(compiled(filter_))  # its errors belong here, not on the screen
+    if list_keys:
         _print_keys(options["settings"].keys)
         return
     if schema or registry is not None:
-        from ..common.schemas import schemas_of
+        from ..common.opening import schemas_of
 
         options["schemas"] = schemas_of(schema or [], registry)
     if served:
@@ -87,7 +95,7 @@ def ui(
         if web:
             from .web import serve_pages
 
-            serve_pages(context, _feed_title(feed), host, port, pages)
+            serve_pages(context, _feed_title(feed), web_listen, pages)
             return
         _show_feed(feed, plain, options)
         return
@@ -98,7 +106,7 @@ def ui(
             from .web import serve_pages
 
             context.params["attach"], title = _prepare_proxy(attach, record)
-            serve_pages(context, title, host, port, pages)
+            serve_pages(context, title, web_listen, pages)
             return
         from ...tui.app import on_terminal
 
@@ -117,12 +125,12 @@ def ui(
         from .web import serve_pages
 
         open_or_fail(capture, background=True).close()  # errors belong here, not into the page
-        serve_pages(context, str(capture), host, port, pages)
+        serve_pages(context, str(capture), web_listen, pages)
         return
     from ...tui.plain import plain_lines
 
     with open_or_fail(capture) as opened:
-        plain_lines(opened)
+        plain_lines(opened, selection=selection_of(opened, options))
 
 
 def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
@@ -189,7 +197,7 @@ def _show_proxy(url: str, record: Path | None, allow_edit: bool, plain: bool, op
     _, proxy, directory = _find_proxy(url, record)
     with cannot_read(directory), open_when_started(directory) as opened:
         if plain:
-            plain_lines(opened, follow=True)
+            plain_lines(opened, follow=True, selection=selection_of(opened, options))
             return
         app = BarnabasApp(
             opened, title=proxy.title, live=True, status=proxy.status, stop=proxy.stop,

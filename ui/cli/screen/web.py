@@ -9,14 +9,13 @@ import sys
 import typer
 
 from ....errors import install
-from ....proxy.control.auth import is_loopback
-from ....proxy.supervisor.interpreter import python
 from ...safe import visible
 from ...web.server import PageServer, available, until_stopped
+from ..common.address import parse
 from ..common.failure import Failure
 from ..protocol.api_page import page_named
 
-NOT_HANDED_ON = frozenset({"web", "host", "port", "pages", "served", "plain", "record"})
+NOT_HANDED_ON = frozenset({"web", "web_listen", "pages", "served", "plain", "record"})
 """Options that are the server's own; ``--record`` is done once, before the first page."""
 
 
@@ -26,14 +25,19 @@ def need_web() -> None:
         raise Failure(f"--web needs textual-serve: {install('web')}")
 
 
-def serve_pages(context: typer.Context, title: str, host: str, port: int, most: int) -> None:
+def serve_pages(context: typer.Context, title: str, listen: str, most: int) -> None:
     """Serve the screen that this call asks for until Ctrl-C, and print its address."""
+    from ....proxy.supervisor.interpreter import python
+
     need_web()
+    host, port = parse(listen, "--web-listen")
     command = python("", "ui", f"--served={os.getpid()}")
     command += again(context)
     pages = PageServer(command, title=title, host=host, port=port, most=most, protocol_page=page_named)
 
     def ready(address: str) -> None:
+        from ....proxy.control.auth import is_loopback
+
         typer.echo(address)
         changes = "changes are allowed" if context.params.get("allow_edit") else "read-only"
         print(
@@ -51,7 +55,7 @@ def serve_pages(context: typer.Context, title: str, host: str, port: int, most: 
         asyncio.run(until_stopped(pages, ready))
     except OSError as error:
         raise Failure(
-            f"cannot listen on {visible(host)} port {port}: {error.strerror or error}; --port 0 takes a free port"
+            f"cannot listen on {visible(host)} port {port}: {error.strerror or error}; --web-listen {host}:0 takes a free one"
         ) from None
 
 

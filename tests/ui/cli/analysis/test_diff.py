@@ -53,7 +53,7 @@ def test_json_is_one_object(run, two):
     }
 
 
-@pytest.mark.parametrize("by", ["api", "client", "connection"])
+@pytest.mark.parametrize("by", ["api", "client", "scope"])
 def test_differences_go_together(run, two, by):
     done = run("diff", *two, "--by", by)
     assert done.returncode == 0 and "POLICY_VIOLATION" in done.stdout

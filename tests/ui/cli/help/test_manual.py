@@ -126,7 +126,7 @@ def test_the_manual_as_a_page(capsys: pytest.CaptureFixture[str]) -> None:
         assert f'.SS "barnabas {name}'.replace("-", "\\-") in whole
     for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"):
         assert f".SH {part}\n" in one
-    assert ".B barnabas rules try\n[OPTIONS] FILE CAPTURE\n" in one
+    assert ".B barnabas rules try\n[OPTIONS] CAPTURE\n" in one
     with pytest.raises(Failure, match="no command 'nothing'"):
         man(["nothing"])
     groff = shutil.which("groff")

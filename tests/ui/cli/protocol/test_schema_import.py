@@ -30,7 +30,7 @@ def test_a_new_record_goes_to_its_topics_file(run, tmp_path):
             jar.writestr(f"common/message/TeaGroup{suffix}.json", NEW_RECORD % (kind, suffix, flexible))
     with zipfile.ZipFile(jars / "kafka-other-9.9.9.jar", "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", b"")
-    done = run("schema", "import", jars, "--write", "--directory", tmp_path / "schema")
+    done = run("schema", "import", jars, "-o", tmp_path / "schema")
     assert "TeaGroupKey: new, versions 0" in done.stdout and "1 schema files change" in done.stdout
     text = (tmp_path / "schema" / "embedded" / "consumer_offsets.kafka").read_text()
     assert "data TeaGroupKey key 99 versions 0 flex none on __consumer_offsets\n  GroupId string 0\n" in text

@@ -21,6 +21,7 @@ from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.observers.flight_trigger import FlightTrigger
 from barnabas.proxy.observers.settings import FlightConfig, RecordingConfig
+from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.settings.serialization import from_json, to_json
 from barnabas.ui import times
 from barnabas.ui.cli.common import amounts
@@ -29,6 +30,7 @@ from barnabas.ui.cli.proxy.options import (
     PASSWORD_VARIABLE,
     TOKEN_VARIABLE,
     FlightOptions,
+    LimitOptions,
     MeterOptions,
     RecordingOptions,
     SaslOptions,
@@ -310,3 +312,7 @@ def test_versions() -> None:
     assert VersionOptions(["Fetch=11", "Produce=7"], "3.9").config() == VersionsConfig(
         Profile.of("3.9", {"Fetch": 11, "Produce": 7})
     )
+
+
+def test_limits_have_the_defaults_of_the_proxy() -> None:
+    assert LimitOptions().config() == Limits()

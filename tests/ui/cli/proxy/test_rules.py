@@ -71,12 +71,12 @@ def test_try_reports_what_would_have_happened(run: Run, tmp_path: Path, recordin
         "  - {name: failed, match: err != 0, do: {drop: response}}\n"
         "  - {name: other, match: topic == nobody, do: {drop: request}}\n"
     )
-    lines = run("rules", "try", "rules.yaml", recording).stdout.splitlines()
+    lines = run("rules", "try", recording, "--rules", "rules.yaml").stdout.splitlines()
     assert lines[0] == "beats: 1 of 4 exchanges would have been changed; 1 matched while the rule could fire"
     assert "NOT_COORDINATOR, not forwarded" in lines[1]
     assert lines[2] == "failed: 0 of 4 exchanges would have been changed; 0 matched while the rule could fire"  # the first rule had it
     assert lines[3] == "other: 0 of 4 exchanges would have been changed; 0 matched while the rule could fire"
-    found = [json.loads(line) for line in run("rules", "try", "rules.yaml", recording, "--json").stdout.splitlines()]
+    found = [json.loads(line) for line in run("rules", "try", recording, "--rules", "rules.yaml", "--json").stdout.splitlines()]
     assert [(each["rule"], each["api"], each["done"]) for each in found] == [
         ("beats", "Heartbeat", ["NOT_COORDINATOR, not forwarded"])
     ]

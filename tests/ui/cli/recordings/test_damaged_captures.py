@@ -80,9 +80,9 @@ READING = {
     "findings --json": ("findings", "--json"),
     "versions": ("versions",),
     "compat": ("compat", "--against", "4.1"),
-    "index": ("index", "--check"),
+    "index": ("index", "--dry-run"),
     "diff": ("diff",),
-    "export": ("export", "--format", "csv"),
+    "export": ("export", "--as", "csv"),
     "import": ("import",),
     "redact": ("redact",),
     "cut": ("cut",),
@@ -95,13 +95,9 @@ def arguments(command: str, path: Path, out: Path) -> list[object]:
     words: list[object] = [*READING[command]]
     if command == "diff":
         return [*words, path, path]
-    if command == "import":
-        return [*words, path, "-o", out]
-    if command in ("redact", "cut"):
-        return [*words, path, out]
     if command == "merge":
-        return [*words, out, path, path]
-    if command == "export":
+        return [*words, path, path, "-o", out]
+    if command in ("import", "redact", "cut", "export"):
         return [*words, path, "-o", out]
     return [*words, path]
 

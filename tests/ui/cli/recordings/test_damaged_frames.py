@@ -91,11 +91,11 @@ def with_damaged_index(folder: Path, seed: int) -> Path:
 
 
 COMMANDS = {
-    "replay --dry-run": ("replay", "{capture}", "--to", "127.0.0.1:1", "--dry-run"),
-    "replay": ("replay", "{capture}", "--to", "127.0.0.1:1", "--speed", "max"),
+    "replay --dry-run": ("replay", "{capture}", "--broker", "127.0.0.1:1", "--dry-run"),
+    "replay": ("replay", "{capture}", "--broker", "127.0.0.1:1", "--speed", "max"),
     "ui --plain": ("ui", "--plain", "{capture}"),
     "ui without a terminal": ("ui", "{capture}"),
-    "pipeline": ("pipeline", "run", "--input", "{folder}", "--output", "{out}", "--master", "none"),
+    "pipeline": ("pipeline", "run", "{folder}", "--output", "{out}", "--master", "none"),
     "index": ("index", "{capture}"),
     "export an exchange as python": ("export", "{capture}", "--exchange", "3", "--as", "python", "--show-values"),
     "export an exchange as pytest": ("export", "{capture}", "--exchange", "3", "--as", "pytest"),

@@ -88,7 +88,7 @@ def test_every_command_takes_it(tmp_path: Path, capture: Path, barnabas: Run, fo
     assert len(done.stdout.splitlines()) == count(capture)
     commands: list[list[str]] = []
     if form in ("gz", "-"):
-        commands = [["ui", "--plain"], ["findings", "--json"], ["versions"], ["filter", "check", "err != 0"]]
+        commands = [["ui", "--plain"], ["findings", "--json"], ["versions"], ["filter", "try", "--filter", "err != 0"]]
     for command in commands:
         done = barnabas(*command, path, **given)
         assert done.returncode == 0, (command, done.stderr)

@@ -20,7 +20,7 @@ def contents(segment: Path) -> list[bytes]:
 
 def test_a_fine_recording(run, recording: Path, segment: Path) -> None:
     before = contents(segment)
-    for arguments in ([recording], [segment, "--check"]):
+    for arguments in ([recording], [segment, "--dry-run"]):
         done = run("index", *arguments)
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{segment.name}: fine, 4 exchanges\n" and done.stderr == "1 fine\n"
@@ -69,7 +69,7 @@ def test_an_index_that_is_wrong(recording: Path, segment: Path, what: str, reaso
 def test_looking_only(run, recording: Path, segment: Path) -> None:
     for path in paths(segment):
         path.unlink()
-    checked = run("index", "--check", "--json", recording)
+    checked = run("index", "--dry-run", "--json", recording)
     found = json.loads(checked.stdout)
     assert checked.returncode == 1 and found["state"] == "wrong" and "are missing" in found["index"]
     assert found["records"] == 4 and found["damage"] == [] and found["path"] == str(segment)

@@ -12,8 +12,8 @@ from barnabas.captures.pcap.regular_files import NotAFile, open_file
 from harness.commands import run as command
 
 READING = (
-    ("decode",), ("findings",), ("versions",), ("compat", "--against", "4.3"), ("index",), ("index", "--check"), ("export",),
-    ("import", "-o", "out"), ("redact", "out"), ("cut", "out.pcapng", "--filter", "err"), ("diff",), ("replay", "--dry-run"),
+    ("decode",), ("findings",), ("versions",), ("compat", "--against", "4.3"), ("index",), ("index", "--dry-run"), ("export",),
+    ("import", "-o", "out"), ("redact", "-o", "out"), ("cut", "-o", "out.pcapng", "--filter", "err"), ("diff",), ("replay", "--dry-run"),
 )  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def pipe(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_named_pipe_is_no_capture(pipe: Path, words: tuple[str, ...]) -> None:
     """Nobody writes to it: whoever opens it would wait for ever."""
-    more = [pipe] if words[0] == "diff" else ["--to", "127.0.0.1:9"] if words[0] == "replay" else []
+    more = [pipe] if words[0] == "diff" else ["--broker", "127.0.0.1:9"] if words[0] == "replay" else []
     done = command(words[0], pipe, *words[1:], *more, cwd=pipe.parent)
     assert done.returncode != 0 and "named pipe" in done.stderr + done.stdout, done.stderr
     assert "Traceback" not in done.stderr

@@ -49,7 +49,7 @@ def barnabas(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_a_dry_run_connects_to_nobody(capture: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as target:
         to = f"127.0.0.1:{target.getsockname()[1]}"
-        done = barnabas("replay", capture, "--to", to, "--dry-run", "--topic-map", "orders=o")
+        done = barnabas("replay", capture, "--broker", to, "--dry-run", "--topic-map", "orders=o")
         target.setblocking(False)
         with pytest.raises(BlockingIOError):  # a connection would wait to be accepted
             target.accept()
@@ -64,7 +64,7 @@ def test_a_dry_run_connects_to_nobody(capture: Path) -> None:
 
 def test_a_dry_run_as_json(capture: Path) -> None:
     options = ("--dry-run", "--json", "--include-admin", "--topic-map", "orders=o", "--group-map", "g=h")
-    done = barnabas("replay", capture, "--to", NOWHERE, *options)
+    done = barnabas("replay", capture, "--broker", NOWHERE, *options)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["api"] for row in rows] == ["SaslHandshake", "Metadata", "Heartbeat", "DeleteTopics"]
     assert rows[0]["send_version"] is None and rows[0]["skipped"]

@@ -41,7 +41,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_redact_everything(run: Run, planted: Path, tmp_path: Path) -> None:
-    done = run("redact", planted, "out", "--salt", "mine")
+    done = run("redact", planted, "-o", "out", "--salt", "mine")
     assert done.returncode == 0, done.stderr
     assert "verified: 0 of" in done.stderr
     assert "blanked, since nobody can say what is in it" in done.stderr
@@ -57,21 +57,21 @@ def test_redact_everything(run: Run, planted: Path, tmp_path: Path) -> None:
 
 def test_redact_into_one_file_and_json(barnabas: Invoke, planted: Path, tmp_path: Path) -> None:
     (tmp_path / "salt").write_text("mine\n")
-    done = barnabas("redact", planted, "a.pcapng", "--salt-file", "salt", "--json")
+    done = barnabas("redact", planted, "-o", "a.pcapng", "--salt-file", "salt", "--json")
     summary = json.loads(done.stdout)
     assert done.stderr == ""
     assert summary["verified"]["left"] == 0
     assert summary["replaced"]["topics"] == 1  # Kafka's own topics keep their names
     assert summary["kinds"] == sorted(summary["kinds"])
     assert [path.name for path in tmp_path.iterdir() if "making" in path.name] == []
-    barnabas("redact", planted, "b.pcapng", "--salt", "mine")
+    barnabas("redact", planted, "-o", "b.pcapng", "--salt", "mine")
     with open_capture(tmp_path / "a.pcapng") as a, open_capture(tmp_path / "b.pcapng") as b:
         frames = [[(e.request, e.response) for e in capture.exchanges()] for capture in (a, b)]
     assert frames[0] == frames[1]
 
 
 def test_redact_some_kinds(barnabas: Invoke, planted: Path, tmp_path: Path) -> None:
-    done = barnabas("redact", planted, "out", "--keys", "--json")
+    done = barnabas("redact", planted, "-o", "out", "--keys", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["kinds"] == ["keys"]
     with open_capture(tmp_path / "out") as capture:
@@ -82,27 +82,27 @@ def test_redact_some_kinds(barnabas: Invoke, planted: Path, tmp_path: Path) -> N
 
 def test_redact_a_compressed_capture_of_others(barnabas: Invoke, tmp_path: Path) -> None:
     (tmp_path / "a.pcap.gz").write_bytes(gzip.compress(as_pcap(traffic(3))))
-    done = barnabas("redact", "a.pcap.gz", "out", "--json")
+    done = barnabas("redact", "a.pcap.gz", "-o", "out", "--json")
     assert json.loads(done.stdout)["exchanges"] > 50, done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("redact", "nowhere", "out"), "does not exist"),
-        (("redact", GROUPS, "out", "--salt", ""), "the salt is empty"),
-        (("redact", GROUPS, "out", "--salt", "a", "--salt-file", "b"), "not both"),
-        (("redact", GROUPS, "out", "--salt-file", "b"), "cannot be read"),
-        (("cut", "nowhere", "out"), "does not exist"),
-        (("cut", GROUPS, "out", "--filter", "api =="), "^"),
-        (("cut", GROUPS, "out", "--filter", "topic == nobodys"), "nothing of the 71 exchanges"),
-        (("cut", GROUPS, "out", "--from", "tomorrow"), "a time looks like"),
-        (("cut", GROUPS, "out", "--exchanges", "9-3"), "the first is not above the last"),
-        (("cut", GROUPS, "out", "--exchanges", "x"), "numbers look like"),
-        (("cut", "-", "out"), "standard input"),
-        (("merge", "out", GROUPS, "nowhere"), "does not exist"),
-        (("merge", "out", GROUPS, "--shift", "other=+1s"), "none of the captures"),
-        (("merge", "out", GROUPS, "--shift", "groups-killed.pcapng=soon"), "it looks like"),
+        (("redact", "nowhere", "-o", "out"), "does not exist"),
+        (("redact", GROUPS, "-o", "out", "--salt", ""), "the salt is empty"),
+        (("redact", GROUPS, "-o", "out", "--salt", "a", "--salt-file", "b"), "not both"),
+        (("redact", GROUPS, "-o", "out", "--salt-file", "b"), "cannot be read"),
+        (("cut", "nowhere", "-o", "out"), "does not exist"),
+        (("cut", GROUPS, "-o", "out", "--filter", "api =="), "^"),
+        (("cut", GROUPS, "-o", "out", "--filter", "topic == nobodys"), "nothing of the 71 exchanges"),
+        (("cut", GROUPS, "-o", "out", "--from", "tomorrow"), "a time looks like"),
+        (("cut", GROUPS, "-o", "out", "--exchanges", "9-3"), "the first is not above the last"),
+        (("cut", GROUPS, "-o", "out", "--exchanges", "x"), "numbers look like"),
+        (("cut", "-", "-o", "out"), "standard input"),
+        (("merge", GROUPS, "nowhere", "-o", "out"), "does not exist"),
+        (("merge", GROUPS, "-o", "out", "--shift", "other=+1s"), "none of the captures"),
+        (("merge", GROUPS, "-o", "out", "--shift", "groups-killed.pcapng=soon"), "it looks like"),
     ],
 )
 def test_an_error_is_reported_and_leaves_no_output(
@@ -115,19 +115,19 @@ def test_an_error_is_reported_and_leaves_no_output(
 
 
 def test_nothing_is_overwritten_unasked(barnabas: Invoke, tmp_path: Path) -> None:
-    assert barnabas("cut", GROUPS, "out", "--exchanges", "1-5").exit_code == 0
-    assert "--force" in str(barnabas("cut", GROUPS, "out").exception)
-    assert barnabas("cut", GROUPS, "out", "--force").exit_code == 0
-    assert "is the capture itself" in str(barnabas("redact", "out", "out", "--force").exception)
+    assert barnabas("cut", GROUPS, "-o", "out", "--exchanges", "1-5").exit_code == 0
+    assert "--force" in str(barnabas("cut", GROUPS, "-o", "out").exception)
+    assert barnabas("cut", GROUPS, "-o", "out", "--force").exit_code == 0
+    assert "is the capture itself" in str(barnabas("redact", "out", "-o", "out", "--force").exception)
     with open_capture(tmp_path / "out") as capture:
         assert len(capture.rows()) == 71
 
 
 def test_cut_and_merge(barnabas: Invoke, tmp_path: Path) -> None:
-    assert "43 exchanges on 8 connections of 71" in barnabas("cut", GROUPS, "a", "--to", "+2s").stderr
-    summary = json.loads(barnabas("cut", GROUPS, "b", "--from", "+2s", "--without-handshakes", "--json").stdout)
+    assert "43 exchanges on 8 connections of 71" in barnabas("cut", GROUPS, "-o", "a", "--to", "+2s").stderr
+    summary = json.loads(barnabas("cut", GROUPS, "-o", "b", "--from", "+2s", "--without-handshakes", "--json").stdout)
     assert (summary["selected"], summary["of"], summary["exchanges"]) == (28, 71, 28)
-    done = barnabas("merge", "out", "a", "b", "--shift", "b=+1.5s", "--json")
+    done = barnabas("merge", "a", "b", "-o", "out", "--shift", "b=+1.5s", "--json")
     summary = json.loads(done.stdout)
     assert (summary["exchanges"], summary["connections"], summary["sources"], summary["renamed_clients"]) == (71, 10, 2, 2)
     origin = json.loads((tmp_path / "out" / "origin.json").read_text())
@@ -135,7 +135,7 @@ def test_cut_and_merge(barnabas: Invoke, tmp_path: Path) -> None:
         ("a", 0, 8),
         ("b", 1_500_000_000, 2),
     ]
-    one = barnabas("merge", "one.pcapng", "a", "b")
+    one = barnabas("merge", "a", "b", "-o", "one.pcapng")
     assert one.exit_code == 0
     with open_capture(tmp_path / "one.pcapng") as capture:
         notes = [note for e in capture.exchanges() for note in e.marks.notes if note.startswith("from ")]
@@ -156,7 +156,7 @@ def test_an_interrupt_leaves_nothing(
             os.kill(os.getpid(), signal.SIGTERM)  # as Ctrl-C: both end a command in order
 
     monkeypatch.setattr(Writer, "write", interrupted)
-    arguments = ("merge", "out", GROUPS) if command == "merge" else (command, GROUPS, "out")
+    arguments = (command, GROUPS, "-o", "out")
     assert barnabas(*arguments).exit_code in (1, 130)
     assert len(written) == 20
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ import fastavro
 from barnabas.captures import open_capture
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.values import Schema, SchemaError, read_schema
-from barnabas.ui.cli.common.schemas import schemas_of
+from barnabas.ui.cli.common.opening import schemas_of
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from harness.recordings import RecordingBuilder, produce, produced
