@@ -13,37 +13,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from ..events import Address
-from ..settings.control_messages import (
-    AwaitHits,
-    Change,
-    CloseConnection,
-    Command,
-    Decide,
-    Done,
-    DumpRules,
-    ExtendHold,
-    Failure,
-    FrameHeld,
-    HeldAction,
-    HitCount,
-    InterceptAdded,
-    InterceptList,
-    InterceptState,
-    KeepBrokersDown,
-    ListBrokers,
-    ListIntercepts,
-    ListRules,
-    Notices,
-    PluginList,
-    ReplaceRules,
-    RuleEntry,
-    RuleHits,
-    RuleList,
-    RulePut,
-    SpendIntercept,
-    TakeIntercepts,
-    hits_of,
-)
+from ..settings import control_messages as messages
+from ..settings.control_messages import Failure
 from .async_channel import ASK_SECONDS, AsyncChannel, CommandFailed, Notice
 
 A = TypeVar("A")
@@ -51,8 +22,8 @@ A = TypeVar("A")
 class WorkerState(NamedTuple):
     """What a worker was given while it ran. down: addresses of brokers that are kept down."""
 
-    rules: list[RuleEntry]
-    intercepts: list[InterceptState]
+    rules: list[messages.RuleEntry]
+    intercepts: list[messages.InterceptState]
     down: list[Address]
 
 
@@ -77,29 +48,29 @@ class Relays:
         """The worker of this name."""
         return next((channel for channel in self._channels if channel.name == name), None)
 
-    async def ask(self, command: Command[A], data: bytes = b"", within: float = ASK_SECONDS) -> A:
+    async def ask(self, command: messages.Command[A], data: bytes = b"", within: float = ASK_SECONDS) -> A:
         """The answer to a command; CommandFailed if there is none."""
         if len(self._channels) == 1:
             answer = await self._channels[0].ask(command, data, within)
-            if isinstance(command, Change):
+            if isinstance(command, messages.Change):
                 await self.remember()
             return answer
         if (one := self._only(command)) is not None:
             return await one.ask(command, data, within)
-        if not isinstance(command, Change):
+        if not isinstance(command, messages.Change):
             return await self._all(command, within)
         async with self._changing:
             answer = await self._all(command, within)
-            if isinstance(answer, InterceptAdded) and answer.intercept.times_left is not None:
+            if isinstance(answer, messages.InterceptAdded) and answer.intercept.times_left is not None:
                 self._left[answer.intercept.id] = answer.intercept.times_left
             return answer
 
-    def _only(self, command: Command[Any]) -> AsyncChannel | None:
+    def _only(self, command: messages.Command[Any]) -> AsyncChannel | None:
         """The worker that answers alone: any of them, or the one that has the connection or held frame."""
         match command:
-            case ListBrokers():
+            case messages.ListBrokers():
                 return self._up()[0]
-            case CloseConnection(number) | Decide(number) | ExtendHold(number):
+            case messages.CloseConnection(number) | messages.Decide(number) | messages.ExtendHold(number):
                 if number < 1:
                     raise CommandFailed(Failure.MISSING, f"there is no number {number}")
                 return self._channels[(number - 1) % len(self._channels)]
@@ -111,7 +82,7 @@ class Relays:
             raise CommandFailed(Failure.GONE, "no relay process runs")
         return up
 
-    async def _all(self, command: Command[A], within: float = ASK_SECONDS) -> A:
+    async def _all(self, command: messages.Command[A], within: float = ASK_SECONDS) -> A:
         answers = await asyncio.gather(*(channel.ask(command, b"", within) for channel in self._up()), return_exceptions=True)
         found: list[A] = []
         failed: list[BaseException] = []
@@ -129,37 +100,38 @@ class Relays:
     async def wait_for_hits(self, name: str, hits: int, within: float) -> int:
         """Wait until a rule has fired so often at all workers together; how often it has."""
         if len(self._channels) == 1:
-            return (await self._channels[0].ask(AwaitHits(name, hits), within=within)).hits
+            return (await self._channels[0].ask(messages.AwaitHits(name, hits), within=within)).hits
         async with asyncio.timeout(within):
             while True:
                 up = self._up()
-                counts = [hits_of(answer.rules, name) for answer in await asyncio.gather(*(channel.ask(ListRules()) for channel in up))]
+                answers = await asyncio.gather(*(channel.ask(messages.ListRules()) for channel in up))
+                counts = [messages.hits_of(answer.rules, name) for answer in answers]
                 if None in counts:
                     raise CommandFailed(Failure.MISSING, f"no rule is named {name!r}")
                 total = max(count for count in counts if count is not None)
                 if total >= hits:
                     return total
                 # Whichever fires next answers.
-                await _first([channel.ask(AwaitHits(name, total + 1), within=86400.0) for channel in up])
+                await _first([channel.ask(messages.AwaitHits(name, total + 1), within=86400.0) for channel in up])
 
     # -- frames that are held --------------------------------------------------------------------------------
 
-    def notice(self, notice: Notices, data: bytes) -> None:
+    def notice(self, notice: messages.Notices, data: bytes) -> None:
         """Take a notice of a worker. Each worker holds as many frames as an intercept allows in all; those beyond are
         released here."""
-        if isinstance(notice, FrameHeld):
+        if isinstance(notice, messages.FrameHeld):
             held = notice.held
             left = self._left.get(held.intercept)
             if left is not None:
                 self._left[held.intercept] = left - 1
                 if left <= 1:
-                    self._start(self._all(SpendIntercept(held.intercept)))
+                    self._start(self._all(messages.SpendIntercept(held.intercept)))
                 if left <= 0:
-                    self._start(self.ask(Decide(held.id, HeldAction.RESUME)))
+                    self._start(self.ask(messages.Decide(held.id, messages.HeldAction.RESUME)))
                     return
         self._held(notice, data)
 
-    def _start(self, asking: Coroutine[Any, Any, Done]) -> None:
+    def _start(self, asking: Coroutine[Any, Any, messages.Done]) -> None:
         async def ask() -> None:
             with contextlib.suppress(CommandFailed):  # the worker is gone, with all that it held
                 await asking
@@ -184,10 +156,10 @@ class Relays:
             try:
                 known = await _state_of(others[0]) if others else self._known
                 if known is not None:
-                    await fresh.ask(ReplaceRules(known.rules))
-                    await fresh.ask(TakeIntercepts(known.intercepts))
+                    await fresh.ask(messages.ReplaceRules(known.rules))
+                    await fresh.ask(messages.TakeIntercepts(known.intercepts))
                     if known.down:
-                        await fresh.ask(KeepBrokersDown(known.down))
+                        await fresh.ask(messages.KeepBrokersDown(known.down))
             except CommandFailed:
                 pass  # it keeps the rules of the start
 
@@ -199,14 +171,16 @@ class Relays:
 
 
 async def _state_of(channel: AsyncChannel) -> WorkerState:
-    rules, intercepts, brokers = await channel.ask(DumpRules()), await channel.ask(ListIntercepts()), await channel.ask(ListBrokers())
+    rules = await channel.ask(messages.DumpRules())
+    intercepts = await channel.ask(messages.ListIntercepts())
+    brokers = await channel.ask(messages.ListBrokers())
     return WorkerState(rules.rules, intercepts.intercepts, brokers.down)
 
 
 _notifying: set[asyncio.Task[None]] = set()
 
 
-async def _first(asking: list[Coroutine[Any, Any, HitCount]]) -> None:
+async def _first(asking: list[Coroutine[Any, Any, messages.HitCount]]) -> None:
     """Until one of them is answered, or has failed."""
     tasks = [asyncio.ensure_future(each) for each in asking]
     try:
@@ -227,15 +201,15 @@ class _Counted(Protocol):
 
 def _counted(answer: object) -> Sequence[_Counted]:
     match answer:
-        case RuleList(rules) | RulePut(rules):
+        case messages.RuleList(rules) | messages.RulePut(rules):
             return rules
-        case InterceptList(intercepts):
+        case messages.InterceptList(intercepts):
             return intercepts
-        case InterceptAdded(intercept):
+        case messages.InterceptAdded(intercept):
             return [intercept]
-        case PluginList(plugins):
+        case messages.PluginList(plugins):
             return plugins
-        case RuleHits():
+        case messages.RuleHits():
             return [answer]
     return []
 

@@ -18,33 +18,12 @@ from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from ...decoder.filter import Filter, FilterError, compile, named_zone
 from ...decoder.findings import Finding
 from ..ring.clock import now_ns
-from ..settings.control_messages import (
-    Answers,
-    Commands,
-    ConnectionList,
-    ConnectionState,
-    CountKept,
-    ExchangeFound,
-    ExchangePage,
-    ExchangesKept,
-    Failure,
-    FindExchanges,
-    FindingList,
-    FindingState,
-    FindNoted,
-    GetExchange,
-    Json,
-    ListConnections,
-    ListFindings,
-    ListPending,
-    NotedExchanges,
-    PendingExchanges,
-    Refused,
-)
+from ..settings import control_messages as messages
+from ..settings.control_messages import Failure, Json
 from .finding_reports import about_as_json
 from .settings import LiveSettings
 
-Reply = Callable[[ExchangePage], None]
+Reply = Callable[[messages.ExchangePage], None]
 
 QUESTIONS = 64
 """Most questions that are answered at the same time."""
@@ -63,10 +42,10 @@ class LiveConnection:
         self.client_id: str | None = None
         self.about: PeerInfo | None = None
 
-    def state(self, number: int) -> ConnectionState:
+    def state(self, number: int) -> messages.ConnectionState:
         about = self.about
         software = f"{about.software_name} {about.software_version}".strip() if about is not None else ""
-        return ConnectionState(
+        return messages.ConnectionState(
             number, self.client, self.broker, self.opened_ns, self.last_ns, self.bytes[0], self.bytes[1], self.exchanges,
             self.client_id, software or None,
         )  # fmt: skip
@@ -134,37 +113,37 @@ class LiveExchanges:
         """Drop all questions: the one who asked is gone."""
         self._questions.clear()
 
-    def command(self, command: Commands, reply: Reply) -> Answers | None:
+    def command(self, command: messages.Commands, reply: Reply) -> messages.Answers | None:
         """Answer a command of the control server; None if `reply` is called with the answer later."""
         match command:
-            case FindExchanges():
+            case messages.FindExchanges():
                 return self._find(command, reply)
-            case GetExchange(number):
+            case messages.GetExchange(number):
                 stored = self.store.get(number)
                 if stored is None:
-                    return Refused(Failure.MISSING, f"exchange {number} is not here (any more)")
-                return ExchangeFound(self.store.described(stored, True, self._values))
-            case FindNoted(wanted):
-                return NotedExchanges(self.store.noted(wanted))
-            case ListPending():
+                    return messages.Refused(Failure.MISSING, f"exchange {number} is not here (any more)")
+                return messages.ExchangeFound(self.store.described(stored, True, self._values))
+            case messages.FindNoted(wanted):
+                return messages.NotedExchanges(self.store.noted(wanted))
+            case messages.ListPending():
                 now = now_ns()
-                return PendingExchanges([self._waiting(exchange, now) for exchange in self._pending()])
-            case ListConnections():
-                return ConnectionList([each.state(number) for number, each in sorted(self._connections.items())])
-            case ListFindings():
-                return FindingList([_finding(each) for each in self._findings()])
-            case CountKept():
+                return messages.PendingExchanges([self._waiting(exchange, now) for exchange in self._pending()])
+            case messages.ListConnections():
+                return messages.ConnectionList([each.state(number) for number, each in sorted(self._connections.items())])
+            case messages.ListFindings():
+                return messages.FindingList([_finding(each) for each in self._findings()])
+            case messages.CountKept():
                 store = self.store
-                return ExchangesKept(len(store), store.bytes, store.oldest, store.newest)
-        return Refused(Failure.INVALID, f"no such command: {type(command).__name__}")
+                return messages.ExchangesKept(len(store), store.bytes, store.oldest, store.newest)
+        return messages.Refused(Failure.INVALID, f"no such command: {type(command).__name__}")
 
-    def _find(self, command: FindExchanges, reply: Reply) -> Refused | None:
+    def _find(self, command: messages.FindExchanges, reply: Reply) -> messages.Refused | None:
         if len(self._questions) >= QUESTIONS:
-            return Refused(Failure.BUSY, f"{QUESTIONS} questions are being answered already")
+            return messages.Refused(Failure.BUSY, f"{QUESTIONS} questions are being answered already")
         try:
             wanted = self._filters.of(command.filter, command.zone)
         except FilterError as error:
-            return Refused(Failure.INVALID, error.message, error.start, error.end)
+            return messages.Refused(Failure.INVALID, error.message, error.start, error.end)
         question = Question(self.store, wanted, command, self._values, reply)
         if not question.step():
             self._questions.append(question)
@@ -176,8 +155,8 @@ class LiveExchanges:
         return found
 
 
-def _finding(finding: Finding) -> FindingState:
-    return FindingState(
+def _finding(finding: Finding) -> messages.FindingState:
+    return messages.FindingState(
         finding.id, str(finding.severity), finding.seen, finding.why, finding.remedy, finding.injected, list(finding.rules), finding.count,
         about_as_json(finding),
     )  # fmt: skip
@@ -301,7 +280,7 @@ class Question:
         self,
         store: ExchangeStore,
         wanted: Filter | None,
-        command: FindExchanges,
+        command: messages.FindExchanges,
         values: bool,
         reply: Reply,
     ) -> None:
@@ -370,5 +349,5 @@ class Question:
         return False
 
     def _answer(self, cursor: int, more: bool) -> bool:
-        self._reply(ExchangePage(self._found, cursor, self._lost, more))
+        self._reply(messages.ExchangePage(self._found, cursor, self._lost, more))
         return True

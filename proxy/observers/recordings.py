@@ -22,19 +22,8 @@ from ..events import Event, Recording, RecordingFailed
 from ..ring.clock import now_ns
 from ..ring.reader import NativeRecorders
 from ..ring.ring import NONE
-from ..settings.control_messages import (
-    Answers,
-    Commands,
-    Failure,
-    FlightBegun,
-    FlightState,
-    RecordingState,
-    Refused,
-    RotateRecording,
-    StartRecording,
-    StopRecording,
-    WriteFlight,
-)
+from ..settings import control_messages as messages
+from ..settings.control_messages import Failure
 from .exchange_counter import ExchangeCounter
 from .retainer import Retainer
 from .ring_feed import ConnectionEnds
@@ -90,25 +79,25 @@ class Recordings:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def command(self, command: Commands) -> Answers:
+    def command(self, command: messages.Commands) -> messages.Answers:
         """Carry out a command; the state afterwards, or what became of a flight recording."""
         try:
             match command:
-                case StartRecording():
+                case messages.StartRecording():
                     self._start(command.directory, self._config_for(command))
-                case StopRecording():
+                case messages.StopRecording():
                     self._stop()
-                case RotateRecording():
+                case messages.RotateRecording():
                     if self._recorder is None:
                         raise RecordingRefused(Failure.MISSING, "nothing is being recorded")
                     self._recorder.rotate()
-                case WriteFlight(label, reason):
+                case messages.WriteFlight(label, reason):
                     return self.write_flight(events.FlightWanted("asked", reason or "asked for", label or "flight", now_ns(), {}))
         except RecordingRefused as error:
-            return Refused(error.kind, str(error))
+            return messages.Refused(error.kind, str(error))
         return self.state()
 
-    def _config_for(self, command: StartRecording) -> RecordingConfig:
+    def _config_for(self, command: messages.StartRecording) -> RecordingConfig:
         """How a new recording is cut and kept: as the proxy was started with, except for what the command sets."""
         given = {each.name: value for each in fields(self._config) if (value := getattr(command, each.name)) is not None}
         try:
@@ -116,19 +105,19 @@ class Recordings:
         except ValueError as error:
             raise RecordingRefused(Failure.INVALID, str(error)) from None
 
-    def state(self) -> RecordingState:
+    def state(self) -> messages.RecordingState:
         recorder = None if self._in_ring else self._recorder
         counts = recorder.counts if recorder is not None else {}
         path = recorder.path if recorder is not None else None
         flight = self._flight
-        return RecordingState(
+        return messages.RecordingState(
             recording=recorder is not None,
             directory=self.directory,
             segment=str(path) if path is not None else None,
             paused=recorder is not None and path is None,
             trouble=self._trouble or None,
             counts=counts,
-            flight=None if flight is None else FlightState(
+            flight=None if flight is None else messages.FlightState(
                 str(flight.directory), *flight.window, flight.written, flight.counted, str(flight.writing) if flight.writing else None
             ),
         )  # fmt: skip
@@ -228,12 +217,12 @@ class Recordings:
         if self._recorder is not None:
             self._recorder.rotate()
 
-    def write_flight(self, wanted: events.FlightWanted) -> FlightBegun:
+    def write_flight(self, wanted: events.FlightWanted) -> messages.FlightBegun:
         """Write what the flight recorder holds, for a reason found in the traffic or because it was asked for."""
         if self._flight is None:
             raise RecordingRefused(Failure.MISSING, "there is no flight recorder: start the proxy with --flight DIR")
         reason = FlightReason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
-        return FlightBegun(*self._flight.trigger(reason, wanted.others))
+        return messages.FlightBegun(*self._flight.trigger(reason, wanted.others))
 
     def _flight_event(self, event: Written | Failed | Full) -> None:
         if isinstance(event, Written):

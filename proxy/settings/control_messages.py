@@ -1,8 +1,8 @@
 """What the control server asks the relay, the observer and the inspector, what they answer, and the relay's notices about held frames.
 
 Each is a packet of a `supervisor.channel`: the message by its name (`serialization.to_named`) and the `id` that a command and its answer
-share; a notice has none. The control API passes most answers on, so their fields are those of docs/control.md. Times are nanoseconds
-since the epoch, durations seconds.
+share, so no message has a field `id`; a notice has none. The control API passes most answers on, so their fields are those of
+docs/control.md. Times are nanoseconds since the epoch, durations seconds.
 """
 
 from __future__ import annotations

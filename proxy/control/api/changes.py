@@ -8,34 +8,8 @@ from dataclasses import asdict
 from aiohttp import web
 
 from ....plugins.rules.rules import Rule, RuleError, parse_rules
-from ...settings.control_messages import (
-    AddIntercept,
-    AddRules,
-    CloseConnection,
-    Decide,
-    EnableRule,
-    ExtendHold,
-    Failure,
-    FindNoted,
-    GetRecording,
-    HeldAction,
-    KeepBrokersDown,
-    ListHits,
-    ListIntercepts,
-    ListRules,
-    PutRule,
-    Removed,
-    RemoveIntercept,
-    RemoveRule,
-    ReplaceRules,
-    RotateRecording,
-    RuleEntry,
-    RuleList,
-    RuleState,
-    StartRecording,
-    StopRecording,
-    WriteFlight,
-)
+from ...settings import control_messages as messages
+from ...settings.control_messages import Failure
 from ...supervisor.shared_counters import new_serial
 from ..async_channel import CommandFailed
 from .api import Api, answer, flag, in_path, number, text_of
@@ -47,12 +21,12 @@ async def close_connection(api: Api, request: web.Request) -> web.Response:
     how = request.query.get("how", "fin")
     if how not in ("fin", "rst"):
         raise CommandFailed(Failure.INVALID, f"how is fin or rst and not {how!r}")
-    return answer(await api.relays.ask(CloseConnection(in_path(request, "connection"), how)))
+    return answer(await api.relays.ask(messages.CloseConnection(in_path(request, "connection"), how)))
 
 
 async def brokers_down(api: Api, request: web.Request) -> web.Response:
     given = await read(request, BrokersDown)
-    return answer(await api.relays.ask(KeepBrokersDown(given.brokers)))
+    return answer(await api.relays.ask(messages.KeepBrokersDown(given.brokers)))
 
 
 # -- rules -----------------------------------------------------------------------------------------------------
@@ -72,31 +46,31 @@ async def _read_rules(request: web.Request, standing: int) -> list[Rule]:
         raise CommandFailed(Failure.INVALID, error.text, line=error.line, column=error.column) from None
 
 
-def _entry(rule: Rule) -> RuleEntry:
-    return RuleEntry(rule, rule.to_dict(), fresh=new_serial())
+def _entry(rule: Rule) -> messages.RuleEntry:
+    return messages.RuleEntry(rule, rule.to_dict(), fresh=new_serial())
 
 
-async def _rules(api: Api) -> list[RuleState]:
-    return (await api.relays.ask(ListRules())).rules
+async def _rules(api: Api) -> list[messages.RuleState]:
+    return (await api.relays.ask(messages.ListRules())).rules
 
 
 async def rules(api: Api, request: web.Request) -> web.Response:
-    return answer(RuleList(await _rules(api)))
+    return answer(messages.RuleList(await _rules(api)))
 
 
 async def rules_add(api: Api, request: web.Request) -> web.Response:
     found = await _read_rules(request, len(await _rules(api)))
-    done = await api.relays.ask(AddRules([_entry(rule) for rule in found]))
+    done = await api.relays.ask(messages.AddRules([_entry(rule) for rule in found]))
     names = {rule.name for rule in found}
-    return answer(RuleList([rule for rule in done.rules if rule.name in names]), 201)
+    return answer(messages.RuleList([rule for rule in done.rules if rule.name in names]), 201)
 
 
 async def rules_replace(api: Api, request: web.Request) -> web.Response:
     found = await _read_rules(request, 0)
-    return answer(await api.relays.ask(ReplaceRules([_entry(rule) for rule in found])))
+    return answer(await api.relays.ask(messages.ReplaceRules([_entry(rule) for rule in found])))
 
 
-def _one(listed: list[RuleState], name: str) -> RuleState:
+def _one(listed: list[messages.RuleState], name: str) -> messages.RuleState:
     for each in listed:
         if each.name == name:
             return each
@@ -112,10 +86,10 @@ async def rule_hits(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
     since = number("since", request.query.get("since"), HITS_SEEN)
     limit = number("limit", request.query.get("limit"), LIMIT)
-    found = await api.relays.ask(ListHits(name, since))
+    found = await api.relays.ask(messages.ListHits(name, since))
     hits = found.hits[-limit:]
     try:
-        numbers = (await api.inspector.ask(FindNoted([(hit.connection, hit.note, hit.time_ns) for hit in hits]))).numbers
+        numbers = (await api.inspector.ask(messages.FindNoted([(hit.connection, hit.note, hit.time_ns) for hit in hits]))).numbers
     except CommandFailed:
         numbers = [None] * len(hits)  # the inspector is gone; the hits are known without it
     listed = [asdict(hit) | {"exchange": each} for hit, each in zip(hits, numbers, strict=True)]
@@ -128,14 +102,14 @@ async def rule_put(api: Api, request: web.Request) -> web.Response:
     if len(found) != 1:
         raise CommandFailed(Failure.INVALID, "the body is one rule")
     fields = found[0].to_dict() | {"name": name}
-    done = await api.relays.ask(PutRule(_entry(Rule.from_dict(fields))))
+    done = await api.relays.ask(messages.PutRule(_entry(Rule.from_dict(fields))))
     return answer(_one(done.rules, name), 201 if done.created else 200)
 
 
 async def rule_remove(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    await api.relays.ask(RemoveRule(name))
-    return answer(Removed(name))
+    await api.relays.ask(messages.RemoveRule(name))
+    return answer(messages.Removed(name))
 
 
 async def rule_enable(api: Api, request: web.Request) -> web.Response:
@@ -148,7 +122,7 @@ async def rule_disable(api: Api, request: web.Request) -> web.Response:
 
 async def _enable(api: Api, request: web.Request, enabled: bool) -> web.Response:
     name = request.match_info["name"]
-    done = await api.relays.ask(EnableRule(name, enabled))
+    done = await api.relays.ask(messages.EnableRule(name, enabled))
     return answer(_one(done.rules, name))
 
 
@@ -169,25 +143,25 @@ async def rule_wait(api: Api, request: web.Request) -> web.Response:
 
 
 async def recording(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.observer.ask(GetRecording()))
+    return answer(await api.observer.ask(messages.GetRecording()))
 
 
 async def recording_start(api: Api, request: web.Request) -> web.Response:
     given = await read(request, RecordingAsked)
-    return answer(await api.observer.ask(StartRecording(**asdict(given))))
+    return answer(await api.observer.ask(messages.StartRecording(**asdict(given))))
 
 
 async def recording_stop(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.observer.ask(StopRecording(), within=30.0))
+    return answer(await api.observer.ask(messages.StopRecording(), within=30.0))
 
 
 async def recording_rotate(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.observer.ask(RotateRecording(), within=30.0))
+    return answer(await api.observer.ask(messages.RotateRecording(), within=30.0))
 
 
 async def recording_flight(api: Api, request: web.Request) -> web.Response:
     given = await read(request, FlightAsked)
-    done = await api.observer.ask(WriteFlight(given.label, given.reason), within=30.0)
+    done = await api.observer.ask(messages.WriteFlight(given.label, given.reason), within=30.0)
     return answer(done, 202 if done.flight else 200)
 
 
@@ -195,7 +169,7 @@ async def recording_flight(api: Api, request: web.Request) -> web.Response:
 
 
 async def intercepts(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.relays.ask(ListIntercepts()))
+    return answer(await api.relays.ask(messages.ListIntercepts()))
 
 
 async def intercept_add(api: Api, request: web.Request) -> web.Response:
@@ -203,7 +177,7 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
     requests = given.request if given.request is not None else given.response is None
     if not requests and not given.response:
         raise CommandFailed(Failure.INVALID, "one of request and response is true")
-    wanted = AddIntercept(
+    wanted = messages.AddIntercept(
         given.filter, given.zone, requests, bool(given.response), given.timeout, given.most, given.times
     )
     added = (await api.relays.ask(wanted)).intercept
@@ -222,7 +196,7 @@ async def intercept_renew(api: Api, request: web.Request) -> web.Response:
 
 async def intercept_remove(api: Api, request: web.Request) -> web.Response:
     api.leases.forget(in_path(request, "id"))
-    return answer(await api.relays.ask(RemoveIntercept(in_path(request, "id"))))
+    return answer(await api.relays.ask(messages.RemoveIntercept(in_path(request, "id"))))
 
 
 async def held(api: Api, request: web.Request) -> web.Response:
@@ -243,7 +217,7 @@ async def held_resume(api: Api, request: web.Request) -> web.Response:
     given = await read(request, Resume)
     edits = given.body | given.edits
     data = frame.with_edits(edits) if edits else b""
-    await api.relays.ask(Decide(frame.number, HeldAction.RESUME), data)
+    await api.relays.ask(messages.Decide(frame.number, messages.HeldAction.RESUME), data)
     return answer({"id": frame.number, "done": "edited" if edits and data != frame.frame else "resumed"})
 
 
@@ -255,20 +229,21 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
             Failure.INVALID, 'say what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
         )
     if given.silent:
-        await api.relays.ask(Decide(frame.number, HeldAction.DROP))
+        await api.relays.ask(messages.Decide(frame.number, messages.HeldAction.DROP))
         return answer({"id": frame.number, "done": "dropped"})
     if given.close is not None:
-        await api.relays.ask(Decide(frame.number, HeldAction.CLOSE, given.close))
+        await api.relays.ask(messages.Decide(frame.number, messages.HeldAction.CLOSE, given.close))
         return answer({"id": frame.number, "done": "closed"})
     data = frame.error_answer(given.error or "")
-    await api.relays.ask(Decide(frame.number, HeldAction.RESUME if frame.of_response else HeldAction.ANSWER), data)
+    action = messages.HeldAction.RESUME if frame.of_response else messages.HeldAction.ANSWER
+    await api.relays.ask(messages.Decide(frame.number, action), data)
     return answer({"id": frame.number, "done": "answered"})
 
 
 async def held_extend(api: Api, request: web.Request) -> web.Response:
     frame = api.held.get(in_path(request, "id"))
     seconds = (await read(request, Extend)).timeout
-    await api.relays.ask(ExtendHold(frame.number, seconds))
+    await api.relays.ask(messages.ExtendHold(frame.number, seconds))
     frame.wait_for(seconds)
     return answer(frame.to_dict(api.values, body=False))
 

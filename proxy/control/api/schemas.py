@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import get_type_hints
 
-from ...settings.control_messages import (
-    ConnectionClosed,
-    ConnectionState,
-    FindingState,
-    FlightBegun,
-    FlightState,
-    HeldNotice,
-    Hit,
-    InterceptState,
-    Json,
-    PluginState,
-    RecordingState,
-    Removed,
-    RuleState,
-)
+from ...settings import control_messages as messages
+from ...settings.control_messages import Json
 from . import bodies
 from .bodies import ADDRESS, BODIES
 from .bounds import MOST_RULES
@@ -74,7 +61,7 @@ _EXCHANGE = {
 _MORE_OF_EXCHANGE: Schema = {
     "notes": _list(TEXT), "changed": YES, "left_out": YES, "surplus_bytes": OBJECT, "embedded": OBJECT, "guess": OBJECT,
 }
-_HELD = {name: of for name, of in _properties(HeldNotice).items() if name != "request_size"} | {
+_HELD = {name: of for name, of in _properties(messages.HeldNotice).items() if name != "request_size"} | {
     "side": {"enum": ["request", "response"]}, "api": TEXT, "size": WHOLE, "remaining": NUMBER, "undecoded": _or_null("string"),
 }
 _MANY_RULES: Schema = _list("Rule") | {"maxItems": MOST_RULES}
@@ -84,28 +71,28 @@ _LOST = ("observer_bytes", "observer_chunks", "inspector_bytes", "events")
 _HOW = {"enum": ["fin", "rst"]}
 SCHEMAS: dict[str, Schema] = {body.__name__: bodies.schema(body) for body in BODIES} | {
     "Plugin": _of(
-        PluginState,
+        messages.PluginState,
         source=TEXT | {"description": "As it was given with --plugin."},
         state={"enum": ["running", "starting", "disabled", "gone"]},
         calls=WHOLE | {"description": "How often its hooks were called for a message or an event."},
     ),
-    "Connection": _of(ConnectionState),
-    "Closed": _of(ConnectionClosed, how=_HOW),
-    "Finding": _of(FindingState),
+    "Connection": _of(messages.ConnectionState),
+    "Closed": _of(messages.ConnectionClosed, how=_HOW),
+    "Finding": _of(messages.FindingState),
     "Findings": _object({"findings": _list("Finding")}),
-    "RuleStanding": _of(RuleState, origin={"enum": ["file", "api"]}, source=ref("Rule")),
+    "RuleStanding": _of(messages.RuleState, origin={"enum": ["file", "api"]}, source=ref("Rule")),
     "RuleHitLine": _object(
-        _properties(Hit)
+        _properties(messages.Hit)
         | {
             "note": TEXT | {"description": "As it stands in the exchange's `notes` and in recordings."},
             "exchange": _or_null("integer") | {"description": "Of GET /v1/exchanges/{id}; null: not finished, or gone."},
         }
     ),
-    "Removed": _of(Removed, removed={"type": ["string", "integer"]}),
-    "Recording": _of(RecordingState, flight={"anyOf": [ref("Flight"), {"type": "null"}]}),
-    "Flight": _of(FlightState),
-    "FlightBegun": _of(FlightBegun, flight=_or_null("string") | {"description": "The directory that it will be; null: none."}),
-    "Intercept": _of(InterceptState),
+    "Removed": _of(messages.Removed, removed={"type": ["string", "integer"]}),
+    "Recording": _of(messages.RecordingState, flight={"anyOf": [ref("Flight"), {"type": "null"}]}),
+    "Flight": _of(messages.FlightState),
+    "FlightBegun": _of(messages.FlightBegun, flight=_or_null("string") | {"description": "The directory that it will be; null: none."}),
+    "Intercept": _of(messages.InterceptState),
     "Any": OBJECT,
     "Error": _object({"error": TEXT, "message": TEXT}, dict.fromkeys(("line", "column", "start", "end"), WHOLE)),
     "Process": _object({"alive": YES}, {"pid": WHOLE, "code": WHOLE}),

@@ -9,20 +9,8 @@ from typing import TypeVar
 from aiohttp import web
 
 from ...events import Counts, Listening
-from ...settings.control_messages import (
-    Command,
-    CountKept,
-    Failure,
-    FindExchanges,
-    GetExchange,
-    GetRecording,
-    ListBrokers,
-    ListConnections,
-    ListFindings,
-    ListPending,
-    ListPlugins,
-    ListRules,
-)
+from ...settings import control_messages as messages
+from ...settings.control_messages import Failure
 from ..async_channel import AsyncChannel, CommandFailed
 from ..relays import Relays
 from .api import HEARTBEAT_SECONDS, Api, answer, cursor_of, flag, in_path, number, send_event, stream
@@ -32,7 +20,7 @@ from .bounds import CURSOR, LIMIT, WAIT
 A = TypeVar("A")
 
 
-async def _or_none(channel: AsyncChannel | Relays, command: Command[A]) -> A | None:
+async def _or_none(channel: AsyncChannel | Relays, command: messages.Command[A]) -> A | None:
     try:
         return await channel.ask(command, within=3.0)
     except CommandFailed:
@@ -42,9 +30,9 @@ async def _or_none(channel: AsyncChannel | Relays, command: Command[A]) -> A | N
 async def status(api: Api, request: web.Request) -> web.Response:
     info = api.info
     counts = api.latest.get("Counts")
-    kept = await _or_none(api.inspector, CountKept())
-    recording = await _or_none(api.observer, GetRecording())
-    rules = await _or_none(api.relays, ListRules())
+    kept = await _or_none(api.inspector, messages.CountKept())
+    recording = await _or_none(api.observer, messages.GetRecording())
+    rules = await _or_none(api.relays, messages.ListRules())
     observed = asdict(counts) if isinstance(counts, Counts) else {}
     return answer(
         {
@@ -89,11 +77,11 @@ _COUNTED = ("connections", "opened", "exchanges", "errors", "undecoded", "reques
 
 
 async def plugins(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.relays.ask(ListPlugins()))
+    return answer(await api.relays.ask(messages.ListPlugins()))
 
 
 async def brokers(api: Api, request: web.Request) -> web.Response:
-    known = await api.relays.ask(ListBrokers())
+    known = await api.relays.ask(messages.ListBrokers())
     down = known.down
     listening = api.latest.get("Listening")
     own = listening.address if isinstance(listening, Listening) else api.info.listen
@@ -107,13 +95,13 @@ async def brokers(api: Api, request: web.Request) -> web.Response:
 
 
 async def connections(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.inspector.ask(ListConnections()))
+    return answer(await api.inspector.ask(messages.ListConnections()))
 
 
 async def exchanges(api: Api, request: web.Request) -> web.Response:
     query = request.query
     wait = number("wait", query.get("wait"), WAIT, whole=False)
-    wanted = FindExchanges(
+    wanted = messages.FindExchanges(
         query.get("filter"),
         zone("zone", query.get("zone")),
         number("since", query.get("since"), CURSOR),
@@ -125,11 +113,11 @@ async def exchanges(api: Api, request: web.Request) -> web.Response:
 
 
 async def exchange(api: Api, request: web.Request) -> web.Response:
-    return answer((await api.inspector.ask(GetExchange(in_path(request, "id")))).exchange)
+    return answer((await api.inspector.ask(messages.GetExchange(in_path(request, "id")))).exchange)
 
 
 async def pending(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.inspector.ask(ListPending()))
+    return answer(await api.inspector.ask(messages.ListPending()))
 
 
 async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse:
@@ -138,12 +126,12 @@ async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse
     times_in = zone("zone", query.get("zone"))
     cursor = cursor_of(request)
     if cursor is None:
-        cursor = (await api.inspector.ask(CountKept())).newest
+        cursor = (await api.inspector.ask(messages.CountKept())).newest
     # Asked once before the answer begins, so that a wrong filter is an error and not a stream.
-    await api.inspector.ask(FindExchanges(wanted, times_in, cursor, 1))
+    await api.inspector.ask(messages.FindExchanges(wanted, times_in, cursor, 1))
     response = await stream(request, cursor)
     while True:
-        following = FindExchanges(wanted, times_in, cursor, 200, HEARTBEAT_SECONDS, bodies)
+        following = messages.FindExchanges(wanted, times_in, cursor, 200, HEARTBEAT_SECONDS, bodies)
         found = await api.inspector.ask(following, within=HEARTBEAT_SECONDS + 30.0)
         if found.lost:
             await send_event(response, "lost", {"exchanges": found.lost}, found.next if not found.exchanges else None)
@@ -156,7 +144,7 @@ async def exchanges_stream(api: Api, request: web.Request) -> web.StreamResponse
 
 
 async def findings(api: Api, request: web.Request) -> web.Response:
-    return answer(await api.inspector.ask(ListFindings()))
+    return answer(await api.inspector.ask(messages.ListFindings()))
 
 
 async def events(api: Api, request: web.Request) -> web.Response:
