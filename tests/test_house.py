@@ -38,7 +38,6 @@ LARGER = {
     "tests": (14, "the folders of the product, its root modules, and what tests share"),
     "tests/decoder/findings/captures": (150, "a recording for each thing to be found"),
     "tests/matrix/programs": (13, "a program for each client library"),
-    "tests/real/clients/java": (17, "a program for each thing that is tried"),
 }
 """Folders that may have more: how many, and why."""
 LOCK_FILE = re.compile(r"(\.lock|[-.]lock\.(json|yaml|yml|toml|txt))$")

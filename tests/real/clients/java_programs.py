@@ -46,7 +46,7 @@ def compiled(program: Path, jars: Jars) -> Path:
     """
     javac = os.path.realpath(shutil.which("javac") or "javac")
     seen = hashlib.sha256("\n".join([javac, *map(str, jars), str(program)]).encode())
-    for source in sorted({program, *SOURCES.glob("*.java")}):
+    for source in sorted({program, *SOURCES.rglob("*.java")}):
         seen.update(source.read_bytes())
     folder = COMPILED / f"{program.stem}-{seen.hexdigest()[:16]}"
     if not folder.exists():
@@ -68,9 +68,10 @@ def class_path(jars: Jars) -> str:
 
 
 def command(program: str, jars: Jars, *arguments: object, options: Iterable[str] = ()) -> list[str]:
-    """What runs a program of java/ with these jars; `options` are the JVM's."""
+    """What runs a program of java/, or of a folder in it, with these jars; `options` are the JVM's."""
     jars = list(jars)
-    classes = compiled(SOURCES / f"{program}.java", jars)
+    (source,) = SOURCES.rglob(f"{program}.java")
+    classes = compiled(source, jars)
     return [*JVM, *options, "-cp", f"{classes}:{class_path(jars)}", program, *map(str, arguments)]
 
 
