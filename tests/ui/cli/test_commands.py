@@ -115,6 +115,11 @@ def test_ui_without_a_terminal_prints_lines(run, recording):
     assert done.returncode == 0 and "Heartbeat" in done.stdout and "\x1b" not in done.stdout
 
 
+def test_ui_prints_the_lines_that_a_filter_selects(run, recording):
+    lines = run("ui", recording, "--plain", "--filter", "err").stdout.splitlines()
+    assert len(lines) == 2 and "REBALANCE_IN_PROGRESS" in lines[1]
+
+
 def test_import_shows_what_a_release_changes(run, tmp_path):
     jars = {jar.name: jar for jar in JARS.rglob("kafka-clients-*.jar")}
     assert "kafka-clients-4.3.1.jar" in jars, "Kafka's jars are fetched by: make broker"

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
+from barnabas.captures.recording.index import RECORD, Record
+from barnabas.decoder.filter import compile
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import ConnectionClosed, MeterListening, ProcessFailed, decode, encode
 from barnabas.proxy.metrics.feed.client import (
@@ -32,8 +34,9 @@ from barnabas.proxy.metrics.feed.client import (
     subscribe,
 )
 from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, DatagramKind, parse, parse_totals
+from barnabas.proxy.metrics.feed.reader import FeedDictionary
 from barnabas.proxy.metrics.settings import MeterConfig
-from barnabas.ui.cli.proxy.feed import _for, plain_lines
+from barnabas.ui.cli.proxy.feed import _for, json_lines, plain_lines
 from harness import wire
 from harness.run.lines import line
 from harness.testbed import Script, Testbed, next_event
@@ -338,6 +341,19 @@ def test_titles_are_printed_with_the_first_row() -> None:
         printed.extend(plain_lines(refused()))
     assert not printed
     assert len(list(plain_lines(iter([Joined(1), Joined(2)])))) == 1  # the proxy was started anew
+
+
+def test_a_filter_selects_what_is_printed() -> None:
+    names = FeedDictionary()
+    names.strings += ["shop", "stock"]
+    rows = [(12, 27, 1), (12, 0, 2), (3, 27, 2)]
+    data = b"".join(
+        RECORD.pack(*Record(10 + at, 5, 0, 0, 40, 8, at, 1, key, 4, error, 0, name, 0)) for at, (key, error, name) in enumerate(rows)
+    )
+    batch = Batch(data, 0, 0, names)
+    for text, expected in (("err", [1, 3]), ("client == stock", [2, 3]), ("api == Heartbeat and client == shop", [1]), ("latency > 1s", [])):
+        lines = [json.loads(each) for each in json_lines(iter([batch]), False, compile(text))]
+        assert [each["number"] for each in lines] == expected, text
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,19 @@ def test_selection(run, wrong):
     assert ids("--min-severity", "high") == {MALFORMED}
 
 
+def test_a_filter_gives_the_findings_of_that_part(run, wrong, tmp_path):
+    whole = json.loads(run("findings", wrong, "--json").stdout)
+    part = json.loads(run("findings", wrong, "--filter", "client == nobody", "--json").stdout)
+    assert whole["findings"] and not part["findings"] and part["counts"]["exchanges"] == 0
+    wanted = "client == shop"
+    assert run("cut", wrong, "-o", tmp_path / "part", "--filter", wanted).returncode == 0
+    part = json.loads(run("findings", wrong, "--filter", wanted, "--json").stdout)
+    cut = json.loads(run("findings", tmp_path / "part", "--json").stdout)
+    assert part["counts"]["exchanges"] > 0
+    assert (part["findings"], part["counts"]) == (cut["findings"], cut["counts"])
+    assert "one of them" in run("findings", wrong, "--filter", wanted, "--follow").stderr
+
+
 def test_the_list_of_detectors(run):
     lines = run("findings", "--list").stdout.splitlines()
     assert len(lines) == len(detectors())

@@ -46,6 +46,15 @@ async def test_a_wrong_filter_is_pointed_at_and_changes_nothing(pilot: Pilot[Non
     assert len(screen.view) == 11
 
 
+@on_screen(filter="api == Produce")
+async def test_the_command_line_gives_the_first_filter(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.pause()
+    assert screen.wanted == "api == Produce" and len(screen.view) == 5
+    await pilot.press("escape")
+    assert len(screen.view) == 11
+
+
 @on_screen()
 async def test_tab_completes_and_up_recalls(pilot: Pilot[None]) -> None:
     screen = exchanges(pilot)
