@@ -24,6 +24,9 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:ms|s|%|MB|KB|B)?")
 _PLAIN = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*")
 _ENDS = ".,!?:-"
 
+# Explanations that use the words of brokers and clients. Descriptions of fields are no such text: each further word that stays may
+# be a name somewhere.
+_TEXTS = ("apis.txt", "errors.txt", "kips.txt", "settings.txt", "settings_in_clear.txt", "values.txt")
 # Words of brokers and clients beside those of the texts here.
 _MORE = """
     a an and any are as at be been but by can cannot could do does for from had has have if in into is it its no not of
@@ -40,9 +43,9 @@ _MORE = """
 def vocabulary() -> frozenset[str]:
     """The words that stay, in small letters."""
     found = set(_MORE.split())
-    for file in resources.files(explanations).iterdir():
-        if file.name.endswith(".txt"):
-            found.update(word.lower() for word in _LETTERS.findall(file.read_text("utf-8")))
+    for name in _TEXTS:
+        text = (resources.files(explanations) / name).read_text("utf-8")
+        found.update(word.lower() for word in _LETTERS.findall(text))
     own = (
         [error.name for error in facts.errors().values()] + [facts.api_name(key) for key in facts.api_keys()] + names()
     )
