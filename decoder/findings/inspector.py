@@ -17,6 +17,7 @@ from .detectors.catalogue import detectors
 from .engine.detector import Listener, Wanted
 from .engine.finding import Finding, Severity
 from .engine.formatting import times
+from .engine.grouping import grouped
 from .engine.traffic import ClientConnection, Traffic
 
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
@@ -188,7 +189,7 @@ class Inspector:
         found.seen = f"the detector {detector.id} failed {times(found.count)}"
 
     def findings(self) -> list[Finding]:
-        """All findings so far, the worst first, and within a severity the most frequent first."""
+        """All findings so far, the worst first, and within a severity the most frequent first; alike ones of several clients as one."""
         found: list[Finding] = []
         for detector in self._detectors:
             try:
@@ -199,7 +200,7 @@ class Inspector:
             detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())
-        return sorted(found, key=lambda f: (-f.severity.rank, -f.count))
+        return sorted(grouped(found), key=lambda f: (-f.severity.rank, -f.count))
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:

@@ -53,8 +53,10 @@ _WHO = ("client_id", "software", "broker", "group", "topic", "partition", "api",
 
 
 def _identity(finding: Finding) -> object:
-    """What makes two reports the same finding: some detectors write theirs anew each time they are asked."""
+    """What makes two reports the same finding: some detectors write theirs anew each time they are asked. Of several clients, the first
+    counts: a finding stays the same when more clients join it."""
     about = finding.about
+    about = about | about["clients"][0] if "clients" in about else about
     return finding.id, str(about.get("client", "")).rpartition(":")[0], *(str(about.get(name)) for name in _WHO)
 
 

@@ -226,9 +226,9 @@ def _inspect(
             continue
         if len(inspections) > 1:
             console.print(f"== {visible(str(inspection.path))}\n")
+        console.print(_summary(inspection, found, shown, len(wanted)), end="\n\n" if shown else "\n")
         for finding in shown:
             print_finding(console, finding, str(inspection.path))
-        console.print(_summary(inspection, found, shown, len(wanted)))
         if left_out := len(every) - len(found):
             console.print(f"{counted(left_out, 'finding')} of what fault rules and plugins did: --injected shows them")
         warn(inspection.notes())

@@ -61,7 +61,9 @@ def test_a_finding_with_its_evidence(run, wrong):
     done = run("findings", wrong)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and "\x1b" not in done.stdout
-    block = done.stdout.split("\n\n")[0].splitlines()
+    summary, first = done.stdout.split("\n\n")[:2]
+    assert re.fullmatch(r"\d+ findings? in 3 exchanges on 1 connection: 1 high.*", summary)
+    block = first.splitlines()
     assert re.fullmatch(rf"HIGH   {MALFORMED}  3 times  20\d\d-\d\d-\d\d [0-9:.]+ to [0-9:.]+Z", block[0])
     assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open"]
     assert "10.0.0.9:9092 refuses ApiVersions v3" in block[1]
@@ -70,7 +72,6 @@ def test_a_finding_with_its_evidence(run, wrong):
         assert re.search(
             rf"\d\d\.00{number}Z  conn 1  ApiVersions v3  corr {number}  'shop'  UNSUPPORTED_VERSION$", shown
         )
-    assert re.search(r"findings? in 3 exchanges on 1 connection: 1 high", done.stdout)
 
 
 def test_the_command_printed_with_evidence_opens_it(run, wrong):
