@@ -30,7 +30,7 @@ FAMILIES = {"inet": ("-4", "-6"), "ip": ("-4",), "ip6": ("-6",)}
 
 
 class NetfilterError(BarnabasError):
-    """The rules cannot be set or removed; the text is the reason; `root`: whether rights are missing."""
+    """The rules cannot be set or removed; the text is the reason. `root`: whether only root may do it."""
 
     def __init__(self, text: str, root: bool = False) -> None:
         super().__init__(text)
@@ -149,10 +149,10 @@ def _try(program: str, arguments: Sequence[str], text: str = "") -> subprocess.C
     found = shutil.which(program, path=path)
     if found is None:
         package = {"nft": "nftables", "ip": "iproute2"}[program]
-        raise NetfilterError(f"{program} is not installed: install it (Debian: apt-get install {package}) and try again")
+        raise NetfilterError(f"{program} is not installed: install it (Debian: apt-get install {package})")
     done = subprocess.run([found, *arguments], input=text, capture_output=True, text=True, check=False)
     if done.returncode and ("not permitted" in done.stderr or "must be root" in done.stderr):
-        raise NetfilterError("nftables rules and routes can only be set by root", root=True)
+        raise NetfilterError("only root can set nftables rules and routes", root=True)
     return done
 
 

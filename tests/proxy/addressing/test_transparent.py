@@ -111,7 +111,7 @@ def lab() -> Iterator[Lab]:
 
 def barnabas(space: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """``barnabas transparent ...`` in a namespace."""
-    return run_in(space, sys.executable, "-P", "-m", "barnabas", "transparent", *arguments, check=check)
+    return run_in(space, sys.executable, "-P", "-m", "barnabas", "transparent", *arguments, check=check, stdin=subprocess.DEVNULL)
 
 
 def rules(space: str) -> str:
@@ -341,11 +341,13 @@ def test_up_and_down_leave_everything_else_alone(lab: Lab, mode: str) -> None:
     before = rules(space)
     dry = barnabas(space, "up", "--mode", mode, "--port", "9093", "--dry-run").stdout
     assert rules(space) == before
-    output = barnabas(space, "up", "--mode", mode, "--port", "9093").stdout
+    asked = barnabas(space, "up", "--mode", mode, "--port", "9093", check=False)
+    assert asked.returncode == 2 and asked.stdout == "" and "--yes" in asked.stderr and rules(space) == before
+    output = barnabas(space, "up", "--mode", mode, "--port", "9093", "--yes").stdout
     assert output == dry and "barnabas_transparent" in output
     standing = rules(space)
     assert "9093" in standing and "of_others" in standing
-    again = barnabas(space, "up", "--mode", mode, check=False)
+    again = barnabas(space, "up", "--mode", mode, "--port", "9093", "--yes", check=False)
     assert again.returncode == 2 and "already" in again.stderr and rules(space) == standing
     removed = barnabas(space, "down").stdout
     assert "nft delete table inet barnabas_transparent" in removed
@@ -359,7 +361,7 @@ def test_rules_that_cannot_all_be_set_are_not_set_at_all(lab: Lab) -> None:
     """The routing table is taken by somebody else's route."""
     space = lab.spaces.one()
     run_in(space, "ip", "route", "add", "local", "default", "dev", "lo", "table", "27494")
-    failed = barnabas(space, "up", "--mode", "tproxy", check=False)
+    failed = barnabas(space, "up", "--mode", "tproxy", "--port", "9092", "--yes", check=False)
     assert failed.returncode == 2 and "failed" in failed.stderr
     assert "barnabas_transparent" not in rules(space) and "0x6b66" not in rules(space)
 
@@ -380,7 +382,7 @@ def test_the_command(lab: Lab) -> None:
     space = lab.spaces.one()
     before = rules(space)
     lab.broker(space, "127.0.0.1")
-    barnabas(space, "up")
+    barnabas(space, "up", "--port", "9092", "--yes")
     process = inside(
         space,
         lambda: subprocess.Popen(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ....proxy.addressing.netfilter import NetfilterError
 
 app = typer.Typer(
-    help="Bring connections to brokers to the proxy without changing a client: nftables rules (Linux, root).",
+    help="Redirect connections to brokers to the proxy without changing a client, by nftables rules (Linux, root).",
     no_args_is_help=True,
 )
 
@@ -40,20 +40,21 @@ def up(
         list[str] | None,
         typer.Option(
             "--exclude-uid",
-            help="Let connections of this user pass: needed for local connections when the proxy runs without "
-            "CAP_NET_ADMIN, with the user it runs as. May be given several times.",
+            help="Do not redirect connections of this user. Needed for --local when the proxy runs without CAP_NET_ADMIN: "
+            "name the user it runs as. May be repeated.",
             metavar="USER",
         ),
     ] = None,
     family: Annotated[
         str, typer.Option("--family", help="inet is both, IPv4 and IPv6.", **choices("inet", "ip", "ip6"))
     ] = "inet",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Set the rules without asking.")] = False,
     dry_run: _DryRun = False,
 ) -> None:
-    """Set the rules, and print them.
+    """Show the firewall rules, ask, and set them.
 
-    From then on connections to the brokers' ports come to the proxy, which goes on to where they were meant to go:
-    barnabas proxy --transparent MODE. Without a proxy they are refused.
+    From then on, connections to the brokers' ports reach the proxy, which connects to their original destinations:
+    barnabas proxy --transparent MODE. While no proxy runs, they are refused.
     """
     from ....proxy.addressing import netfilter
     from ....proxy.addressing.netfilter import FAMILIES, Interceptor, NetfilterError
@@ -109,7 +110,7 @@ def _user(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise Failure(f"--exclude-uid {name}: this machine knows no such user; give a name or a number") from None
+        raise Failure(f"--exclude-uid {name}: there is no such user; give a name or a number") from None
 
 
 def _failure(error: NetfilterError) -> Failure:
