@@ -1,12 +1,16 @@
 """The root of all errors that a user of Barnabas can meet."""
 
+from typing import ClassVar
+
 
 class BarnabasError(Exception):
     """Something that is wrong with what the user gave or asked for: a file, an argument, a broker's answer, a missing extra.
 
-    ``str(error)`` says what is wrong, where, and what to do about it. Commands print it and end with status 2, without a traceback.
+    ``str(error)`` says what is wrong, where, and what to do about it. Commands print it and end with `exit_status`, without a traceback.
     Signals inside of a module, and faults of Barnabas itself, do not derive from this class.
     """
+
+    exit_status: ClassVar[int] = 2
 
 
 def install(extra: str) -> str:

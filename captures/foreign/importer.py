@@ -150,7 +150,6 @@ class Importer:
         self._on_segment, self._on_trouble = on_segment, on_trouble
         self._ports = ports
         self._source: CaptureSource | None = None
-        self._failed = ""
         self.recorder = Recorder(
             directory,
             redact=redact,
@@ -165,8 +164,6 @@ class Importer:
     def _on_event(self, kind: str, text: str) -> None:
         if self._on_trouble is not None and kind in ("paused", "resumed", "error"):
             self._on_trouble(text)
-        elif kind == "paused":
-            self._failed = text
         elif kind == "segment":
             self._on_segment()
 
@@ -176,6 +173,11 @@ class Importer:
         counts = self.recorder.counts
         names = ("exchanges", "frames", "lost_bytes", "segments", "unrecorded")
         return {"connections": self._input.connections} | {name: counts[name] for name in names}
+
+    @property
+    def failure(self) -> OSError | None:
+        """What stopped the writing of the recording last; None as long as nothing did."""
+        return self.recorder.failure
 
     @property
     def progress(self) -> ReadProgress:
@@ -195,8 +197,8 @@ class Importer:
         assert self._source is not None
         self._source.fill(self.scanner.windows.offset + WINDOW)
         more = self.scanner.windows.advance()
-        if self._failed:
-            raise OSError(self._failed)
+        if self.failure is not None and self._on_trouble is None:
+            raise self.failure
         return more
 
     def flush(self) -> None:

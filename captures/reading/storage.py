@@ -308,7 +308,7 @@ def _opened(uri: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError as error:
-        raise StorageError(f"{shown}: stores are read by pyarrow: {install('spark')}") from error
+        raise StorageError(f"{shown}: stores are read by pyarrow: {install('report')}") from error
     asked = uri
     if _kind(uri) == "gs" and "retry_limit_seconds" not in parts.query:
         asked += f"{'&' if parts.query else '?'}retry_limit_seconds={_GS_SECONDS}"

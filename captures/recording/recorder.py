@@ -83,6 +83,11 @@ class Recorder:
         """The final name of the segment being written (now with `.part` behind it); None while paused."""
         return self._recording.path
 
+    @property
+    def failure(self) -> OSError | None:
+        """What stopped the writing last; None as long as nothing did."""
+        return self._recording.failure
+
     # calls by the relay
 
     def opened(

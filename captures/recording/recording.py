@@ -52,6 +52,8 @@ class Recording:
         self.unrecorded = 0  # frames that were not written
         self.bytes = 0  # bytes of closed segments
         self.segments = 0
+        self.failure: OSError | None = None
+        """What stopped the writing last."""
         self.index = IndexEncoder()
         self._in_flight, self._on_event = in_flight, on_event
         self._unanswered: Callable[[], Iterable[RequestInFlight]] = unanswered or in_flight
@@ -197,6 +199,7 @@ class Recording:
         return self._segment
 
     def _pause(self, error: OSError) -> None:
+        self.failure = error
         self._retry = self._clock() + _RETRY_SECONDS
         segment, files = self._segment, self._files
         self._segment = self._files = None

@@ -14,20 +14,26 @@ class MissingDuckDB(BarnabasError, ImportError):
     """DuckDB is not installed; the message has the command that installs it."""
 
 
+def duckdb() -> Any:
+    """The module. Raises MissingDuckDB."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingDuckDB(
+            f"reports need DuckDB: {install('report')} (or give --engine spark, which needs Java)"
+        ) from error
+    return duckdb
+
+
 class Duck:
     """An engine; a context manager. Raises FolderError when there are no tables, MissingDuckDB."""
 
     def __init__(self, path: Place) -> None:
-        try:
-            import duckdb
-        except ImportError as error:
-            raise MissingDuckDB(
-                f"reports need DuckDB: {install('report')} (or give --engine spark, which needs Java)"
-            ) from error
+        engine = duckdb()
         folder = Folder(path)
         folder.check()
         self.tables = folder.held()
-        self._connection = duckdb.connect()
+        self._connection = engine.connect()
         # Exact percentiles, by the name that Spark has for them.
         self._connection.execute("CREATE MACRO percentile(x, p) AS quantile_cont(x, p)")
         for name in self.tables:

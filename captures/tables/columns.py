@@ -94,7 +94,7 @@ BATCH_BYTES = 16 << 20
 
 
 class MissingLibrary(BarnabasError, ImportError):
-    """A library of the extra `spark` is not installed; the message has the command that installs it."""
+    """A library that reads and writes Parquet is not installed; the message has the command that installs it."""
 
 
 def pyarrow() -> Any:
@@ -102,7 +102,7 @@ def pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingLibrary(f"tables need pyarrow: {install('spark')}") from error
+        raise MissingLibrary(f"tables need pyarrow: {install('report')}") from error
     return pyarrow
 
 
@@ -111,7 +111,7 @@ def numpy() -> Any:
     try:
         import numpy
     except ImportError as error:
-        raise MissingLibrary(f"tables need numpy: {install('spark')}") from error
+        raise MissingLibrary(f"tables need numpy: {install('report')}") from error
     return numpy
 
 

@@ -41,7 +41,6 @@ class Writer:
     ) -> None:
         """`one_file`: never begin a second segment. `names` of several sources: in one file, which has no other place
         for it, the first exchange of each connection gets a note with its source; see also `came_from`."""
-        self._failed = ""
         self.came_from: list[tuple[int, int, int]] = []  # (connection, source, connection in it)
         self._names = names
         self._source_names = names if one_file and len(names) > 1 else ()
@@ -64,9 +63,7 @@ class Writer:
         )
 
     def _on_event(self, kind: str, text: str) -> None:
-        if kind == "paused":
-            self._failed = text
-        elif kind == "error" and len(self.faults) < 20:
+        if kind == "error" and len(self.faults) < 20:
             self.faults.append(text)
 
     @property
@@ -90,16 +87,18 @@ class Writer:
             self._missing(self._number(source, event.connection), event)
         else:
             self._non_kafka(self._number(source, event.connection), event)
-        if self._failed:
-            raise OSError(self._failed)
+        self._raise_failure()
 
     def close(self) -> None:
         """End the recording. What waits is pending, as it was."""
         for number, opened in self._tried.items():
             self._vain(number, opened, "unreached", opened.time_ns, "")
         self.recorder.close()
-        if self._failed:
-            raise OSError(self._failed)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self.recorder.failure is not None:
+            raise self.recorder.failure
 
     # connections
 

@@ -57,7 +57,10 @@ class Control:
 
     def status(self) -> Json:
         """The state of the proxy."""
-        return self._call("GET", "/v1/status")
+        found = self._call("GET", "/v1/status")
+        if "listen" not in found:
+            raise self._no_api(200)
+        return found
 
     def brokers(self) -> list[Json]:
         return self._list("/v1/brokers", "brokers")
@@ -259,7 +262,7 @@ class Control:
         except (OSError, http.client.HTTPException) as error:
             why = (getattr(error, "strerror", None) or str(error)).lower()
             raise ControlError(
-                0, f"cannot reach the control API at {self.url}: {why}; is the proxy running, and is that what it told?"
+                0, f"cannot reach the control API at {self.url}: {why}; is the proxy running, and is this the address it printed?"
             ) from None
         finally:
             connection.close()
@@ -272,16 +275,26 @@ class Control:
         status, answer = self._request(method, path, data, timeout or self._timeout)
         if status >= 400:
             raise self._error(status, answer)
-        found: Json = json.loads(answer)
+        try:
+            found = json.loads(answer)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._no_api(status)
         return found
 
-    @staticmethod
-    def _error(status: int, body: bytes) -> ControlError:
+    def _error(self, status: int, body: bytes) -> ControlError:
         try:
             details = json.loads(body)
             return ControlError(status, str(details["message"]), details)
         except (ValueError, KeyError, TypeError):
-            return ControlError(status, f"HTTP {status}")
+            return self._no_api(status)
+
+    def _no_api(self, status: int) -> ControlError:
+        """Something else answered."""
+        return ControlError(
+            status, f"{self.url} answers HTTP {status}, but it is not the control API of Barnabas; give the address that the proxy printed"
+        )
 
     def _list(self, path: str, name: str) -> list[Json]:
         found: list[Json] = self._call("GET", path)[name]

@@ -85,20 +85,24 @@ def here(*arguments: object) -> Result:
     return CliRunner().invoke(make_app([words[0]]), words)
 
 
+CLOSED_PIPE = "|"
+"""A pipe whose reader has gone, for `run_bytes`."""
+
+
 def run_bytes(
-    *arguments: object, cwd: Path | None = None, timeout: float = PATIENCE, input: bytes = b""
+    *arguments: object, cwd: Path | None = None, timeout: float = PATIENCE, input: bytes = b"", into: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Like `run`, with stdout and stderr as bytes; `input` comes through a pipe."""
+    """Like `run`, with stdout and stderr as bytes; `input` comes through a pipe. `into`: where stdout goes instead, a file or `CLOSED_PIPE`."""
     words = [*map(str, arguments)]
     fresh = [sys.executable, "-m", "barnabas", *words]
-    if _settings(os.environ) != _AT_START:
+    if _settings(os.environ) != _AT_START and not into:
         return subprocess.run(fresh, cwd=cwd, capture_output=True, timeout=timeout, input=input, check=False)
     _start_server()
     with tempfile.TemporaryDirectory(prefix="barnabas-command-") as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         out.touch()
         err.touch()
-        given = (words, str(cwd or Path.cwd()), dict(os.environ), input, str(out), str(err))
+        given = (words, str(cwd or Path.cwd()), dict(os.environ), input, into or str(out), str(err))
         process = _FORKS.Process(target=_be, args=given)
         process.start()
         process.join(timeout)
@@ -116,7 +120,7 @@ def run_bytes(
 def _be(words: list[str], folder: str, environment: dict[str, str], input: bytes, out: str, err: str) -> None:
     """In the fork: take the place of the command."""
     for path, fd in ((os.devnull, 0), (out, 1), (err, 2)):
-        opened = os.open(path, (os.O_WRONLY | os.O_APPEND) if fd else os.O_RDONLY)
+        opened = _closed_pipe() if path == CLOSED_PIPE else os.open(path, (os.O_WRONLY | os.O_APPEND) if fd else os.O_RDONLY)
         os.dup2(opened, fd)
         os.close(opened)
     if input:
@@ -131,6 +135,12 @@ def _be(words: list[str], folder: str, environment: dict[str, str], input: bytes
     os.chdir(folder)
     sys.argv = ["barnabas", *words]
     main()
+
+
+def _closed_pipe() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
 
 
 def _feed(fd: int, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -58,7 +57,7 @@ def plain_lines(
     """Print a line for every exchange, in the order of the requests; `selection`: for these rows only.
 
     With `follow`, print what a live recording adds, in the order in which exchanges end, until it is complete,
-    `seconds` are over, or Ctrl-C. `out` is standard output by default; a reader that goes away (``| head``) ends the printing.
+    `seconds` are over, or Ctrl-C. `out` is standard output by default.
     """
     out = sys.stdout if out is None else out
     coloured = has_colours(out)
@@ -89,7 +88,3 @@ def plain_lines(
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         pass
-    except BrokenPipeError:
-        if out is sys.stdout:
-            # Python flushes at exit, and would fail.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

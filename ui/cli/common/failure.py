@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -17,11 +18,25 @@ class Failure(BarnabasError):
     """An error that the user can fix: one line that says what, where and what to do next. Exit status 2."""
 
 
-def cannot_write(path: Path, error: OSError) -> Failure:
-    """A file or directory that cannot be written, and why."""
+class OutputError(BarnabasError):
+    """The disk that output goes to is full or broken: nothing is wrong with the command. Exit status 1."""
+
+    exit_status = 1
+
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def os_failure(text: str, error: OSError) -> BarnabasError:
+    """An error of the operating system as one line: the text, and the reason. OutputError for a full or broken disk, else Failure."""
+    return (OutputError if error.errno in _DISK else Failure)(f"{text}: {error.strerror or error}")
+
+
+def cannot_write(path: Path | str, error: OSError) -> BarnabasError:
+    """A file or directory that cannot be written, and why. `path` may begin with an option."""
     from ...safe import visible
 
-    return Failure(f"{visible(str(path))} cannot be written: {error.strerror or error}")
+    return os_failure(f"{visible(str(path))} cannot be written", error)
 
 
 def read_text(path: Path, name: str) -> str:
@@ -55,13 +70,12 @@ def value_of(option: str) -> Iterator[None]:
 def write_text(path: Path, text: str, option: str) -> None:
     """Write a file, whole or not at all, that only its owner can read. Raises Failure, which names the option."""
     from ....captures.export import written
-    from ...safe import visible
 
     try:
         with written(path, force=True) as file:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:
-        raise Failure(f"{option} {visible(str(path))} cannot be written: {error.strerror or error}") from None
+        raise cannot_write(f"{option} {path}", error) from None
 
 
 def make_directory(path: Path) -> None:
@@ -69,4 +83,4 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(f"cannot record into {path}: {error.strerror or error}; give --record another DIR") from None
+        raise os_failure(f"cannot record into {path}", error) from None

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def cannot_read(path: Path) -> Iterator[None]:
-    """Turn an OSError of a capture into Failure with the next step."""
+def cannot_read(path: Path, remedy: str = "recordings are made by: barnabas proxy --record DIR") -> Iterator[None]:
+    """Turn an OSError of a capture into Failure. `remedy`: what to do when it does not exist."""
     try:
         yield
     except FileNotFoundError:
-        raise Failure(f"{visible(str(path))} does not exist; recordings are made by: barnabas proxy --record DIR") from None
-    except BrokenPipeError:
-        raise  # of the output
+        raise Failure(f"{visible(str(path))} does not exist; {remedy}") from None
     except OSError as error:
         raise Failure(f"{visible(str(path))} cannot be read: {error.strerror or error}") from None
 

@@ -1,7 +1,8 @@
-"""Signals and the end of the terminal, for commands that run until they are stopped."""
+"""Signals, and the end of the terminal, the pipe or the disk that a command writes to."""
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import signal
@@ -10,6 +11,49 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TextIO
+
+from .failure import OutputError
+
+READER_GONE = 128 + signal.SIGPIPE
+"""Exit status when the reader of a pipe has gone, as shells report it of other tools: 141."""
+
+
+class _StandardStream(io.FileIO):
+    """Standard output or standard error. Its failures are no OSErrors, so that nothing takes them for those of a capture or a connection."""
+
+    def write(self, data: Any, /) -> int | None:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # Python flushes at its end, and would fail again
+            raise SystemExit(READER_GONE) from None
+        except OSError as error:
+            if self.fileno() == 2:
+                return len(data)  # there is no place left to report it
+            raise OutputError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def guard_output() -> None:
+    """From now on, a command ends with status 141 when the reader of its output has gone, and OutputError is raised when the disk is full.
+    Terminals stay as they are."""
+    sys.stdout, sys.stderr = _guarded(sys.stdout, 1), _guarded(sys.stderr, 2)
+
+
+def _guarded(stream: TextIO | Any, fd: int) -> TextIO:
+    if stream is None:  # closed by the shell: >&-
+        return open(os.devnull, "w", encoding="utf-8")
+    if stream.isatty() or stream not in (sys.__stdout__, sys.__stderr__):
+        return stream
+    stream.flush()
+    lines = stream.line_buffering or stream.write_through
+    binary = io.BufferedWriter(_StandardStream(fd, "w", closefd=False))
+    return io.TextIOWrapper(binary, stream.encoding, stream.errors, "\n", line_buffering=lines)
+
+
+def discard_rest() -> None:
+    """Discard what standard output could not take, before Python flushes it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @contextmanager

@@ -105,11 +105,12 @@ def report(
     names = [name.strip() for name in only.split(",") if name.strip()]
     try:
         there = place(directory)
+        _check_installed(by, master)
         with _tables(there) as folder, _engine(by, folder, master) as engine:
             made, left_out = make(engine, names, against, seconds)
     except KeyError:
         raise Failure(f"--against {against!r}: no such release is known; see: barnabas versions --help") from None
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise Failure(visible(str(error))) from None
     warn(f"left out: {line}" for line in left_out)
     if html_file is not None:
@@ -142,6 +143,18 @@ def _tables(directory: Place) -> Iterator[Place]:
         yield Path(place)
 
 
+def _check_installed(by: ReportEngine, master: str) -> None:
+    """Raise the error that names what to install, before tables are made."""
+    if by is ReportEngine.DUCKDB:
+        from ....captures.reports.duck import duckdb
+
+        duckdb()
+    else:
+        from ....captures.spark.session import check_installed
+
+        check_installed(master)
+
+
 @contextmanager
 def _engine(by: ReportEngine, folder: Place, master: str) -> Iterator[QueryEngine]:
     if by is ReportEngine.DUCKDB:
@@ -163,7 +176,7 @@ def _csv(directory: Path, reports: list[Report]) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(f"--csv {visible(str(directory))} cannot be made: {error.strerror or error}") from None
+        raise cannot_write(f"--csv {directory}", error) from None
     for each in reports:
         lines = [",".join(each.columns)]
         for values in ([line[column] for column in each.columns] for line in each.rows):

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_origin
 
 STATUS = {
     "0": "Done.",
+    "1": "The output could not be written: the disk is full or broken.",
     "2": "Wrong usage, or something you can mend: one line on standard error says what, where and what to do.",
     "130": "Ended by Ctrl-C.",
     "141": "The reader of the output went away, as with `| head`.",
@@ -36,7 +37,8 @@ class Page:
     @property
     def statuses(self) -> list[tuple[str, str]]:
         """Every exit status and its meaning, in order."""
-        statuses = {number: words for number, words in (STATUS | self.status).items() if words}
+        own = self.status | ({"1": f"{self.status['1']} Or: {STATUS['1']}"} if "1" in self.status else {})
+        statuses = {number: words for number, words in (STATUS | own).items() if words}
         return sorted(statuses.items(), key=lambda each: int(each[0]))
 
 

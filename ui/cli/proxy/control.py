@@ -128,14 +128,14 @@ def _ask(call: Callable[[Control], Answer]) -> Answer:
     try:
         return call(_control())
     except ControlError as error:
-        raise _failure(error) from None
+        raise failure_of(error) from None
 
 
-def _failure(error: ControlError) -> Failure:
+def failure_of(error: ControlError) -> Failure:
     """The error as a user of commands understands it."""
     if error.status == 401:
         return Failure(
-            "the token is missing or wrong: the proxy told at its start which file it is in; "
+            "the token is missing or wrong: the proxy printed at its start which file holds it; "
             f"barnabas control --token-file FILE ..., or set {TOKEN_VARIABLE}"
         )
     return Failure(str(error))
@@ -219,7 +219,7 @@ def exchanges(
             for each in _control().follow(wanted, since=page["next"], bodies=as_json, zone=zone):
                 _exchange(each, as_json)
         except ControlError as error:
-            raise _failure(error) from None
+            raise failure_of(error) from None
 
 
 def _exchange(each: dict[str, Any], as_json: bool) -> None:
@@ -252,7 +252,7 @@ def rules(
             _control().add_rule(text)
         except ControlError as error:
             line, column = error.details.get("line"), error.details.get("column")
-            raise Failure(f"{add}:{line}:{column}: {error}" if line else str(_failure(error))) from None
+            raise Failure(f"{add}:{line}:{column}: {error}" if line else str(failure_of(error))) from None
     if remove:
         _ask(lambda control: control.remove_rule(remove))
     if enable:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -22,7 +23,7 @@ from ....proxy.events import Address, show
 from ....proxy.metrics.settings import MeterConfig, MeterSockets, store_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
-from ..common.failure import Failure, make_directory
+from ..common.failure import Failure, OutputError, make_directory
 from ..common.signals import discard_output, has_terminal, stopping_on_signals
 from .options import TOKEN_VARIABLE
 
@@ -241,7 +242,8 @@ def _print_events(clusters: Sequence[RunningCluster], incoming: _EventQueue, as_
             found = incoming.queue.get()
             if isinstance(found, tuple):
                 cluster, event = found
-                _report(cluster, event, as_json, quiet)
+                with suppress(OutputError):  # a full disk takes no lines, and the traffic goes on
+                    _report(cluster, event, as_json, quiet)
                 continue
             if found is _Signal.ENDED:
                 running -= 1

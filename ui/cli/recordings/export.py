@@ -187,8 +187,6 @@ class _Sink(io.RawIOBase):
     def write(self, data: Any) -> int:
         try:
             return self._file.write(data)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             raise cannot_write(self._path, error) from None
 
@@ -216,8 +214,6 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
         raise
     try:
         inner.__exit__(None, None, None)
-    except BrokenPipeError:
-        raise
     except OutputExists:
         raise _is_there(path) from None
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...safe import visible
-from ..common.failure import Failure, cannot_write
+from ..common.failure import Failure, cannot_write, os_failure
 from ..common.opening import cannot_read
 from ..common.options import FilterText, Ports, RecordingDirectory, Redact
 from ..common.output import counted, warn
@@ -61,9 +61,12 @@ def import_(
             except KeyboardInterrupt:
                 stopped = True
             except OSError as error:
-                importer.close(finished=False)
-                raise Failure(f"{visible(str(error.strerror or error))}") from None
-        importer.close(finished=not stopped)
+                if error is not importer.failure:
+                    importer.close(finished=False)
+                    raise os_failure(f"{visible(str(error.filename or captures[0]))} cannot be read", error) from None
+        importer.close(finished=not stopped and importer.failure is None)
+        if importer.failure is not None:
+            raise cannot_write(output, importer.failure)
     _print_summary(importer, output, stopped, redact)
     if stopped:
         raise typer.Exit(130)
@@ -96,7 +99,7 @@ def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[CaptureSour
     sources: list[CaptureSource] = []
     try:
         for path in paths:
-            with cannot_read(path):
+            with cannot_read(path, "give pcap or pcapng files, or - for standard input"):
                 if path.is_dir():
                     raise IsADirectoryError(21, "it is a directory, give its files")
                 sources.append(CaptureSource(path))

@@ -27,6 +27,10 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
 
 
+_FILES = {".cap", ".csv", ".gz", ".json", ".jsonl", ".log", ".pcap", ".tar", ".txt", ".zip", ".zst"}
+"""Suffixes of files that no directory of segments has."""
+
+
 @contextmanager
 def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[Path]:
     """The directory to write into, removed when writing fails. Raises Failure."""

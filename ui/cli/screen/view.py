@@ -177,14 +177,17 @@ def _prepare_proxy(url: str, record: Path | None) -> tuple[str, str]:
 
 
 def _find_proxy(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy, Path]:
-    from ....proxy.control import Control
+    from ....proxy.control import Control, ControlError
     from ...attached_proxy import AttachedProxy
-    from ..proxy.control import access_to
+    from ..proxy.control import access_to, failure_of
 
     found = access_to("" if url == NEWEST else url)
-    proxy = AttachedProxy(Control(found.url, found.token))
-    if record is not None:
-        proxy.record(record)
+    try:
+        proxy = AttachedProxy(Control(found.url, found.token))
+        if record is not None:
+            proxy.record(record)
+    except ControlError as error:
+        raise failure_of(error) from None
     return found, proxy, proxy.directory()
 
 

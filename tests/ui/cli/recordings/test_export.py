@@ -111,7 +111,7 @@ def test_a_missing_pyarrow_is_named_with_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused = commands.here("export", recording, "-o", tmp_path / "x.parquet")
-    assert isinstance(refused.exception, Failure) and "pip install '.[spark]'" in str(refused.exception)
+    assert isinstance(refused.exception, Failure) and "pip install '.[report]'" in str(refused.exception)
     assert not (tmp_path / "x.parquet").exists()
     done = commands.here("export", recording, "-o", tmp_path / "x.csv")
     assert done.exit_code == 0, done.output
