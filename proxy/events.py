@@ -18,9 +18,9 @@ Address = tuple[str, int]
 _AFTER = {
     "relay": "its connections have ended with it",
     "observer": "traffic goes on unobserved",
-    "inspector": "traffic goes on, no more is found wrong with it",
-    "control": "traffic goes on, the control API is gone",
-    "meter": "traffic goes on, live feed and metrics have ended",
+    "inspector": "traffic goes on, but findings have stopped",
+    "control": "traffic goes on without the control API",
+    "meter": "traffic goes on without live feed and metrics",
 }
 
 
@@ -349,7 +349,7 @@ class NotInspected(Event):
 
     warning = True
     lost_bytes: int
-    template = "{lost_bytes} B were not inspected, the inspector did not keep up: findings may be missing"
+    template = "{lost_bytes} B were not inspected because the inspector fell behind: findings may be missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +458,7 @@ class ClockSet(Event):
     def text(self) -> str:
         way = "forward" if self.seconds > 0 else "back"
         return (
-            f"the clock was set {way} by {abs(self.seconds):.0f} s: times go on from there; latencies of requests that were in "
+            f"the system clock was set {way} by {abs(self.seconds):.0f} s: times go on from there; latencies of requests that were in "
             "flight are wrong by as much"
         )
 
@@ -482,7 +482,7 @@ class ConnectionsFull(Event):
 
     warning = True
     limit: int
-    template = "{limit} connections stand, as many as --max-connections allows: new clients wait until one ends"
+    template = "{limit} connections are open, as many as --max-connections allows: new clients wait until one closes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,7 +493,7 @@ class FilesUsedUp(Event):
     connections: int
     files: int
     template = (
-        "{connections} connections stand, and of the {files} files that this process may open none are left for more: "
+        "{connections} connections are open, and of the {files} files that this process may open none are left for more: "
         "new clients wait until one ends; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
     )
 
@@ -548,7 +548,7 @@ class IdleClosed(Event):
     connection: int
     client: Address
     seconds: float
-    template = "connection {connection} from {client}: closed after {seconds:g} s without a byte"
+    template = "connection {connection} from {client}: closed after {seconds:g} s of silence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,7 +563,7 @@ class ClientTried(Event):
     @property
     def text(self) -> str:
         return (
-            f"connection {self.connection}: {show(self.client)} asked {show(self.broker)} in vain: "
+            f"connection {self.connection}: {show(self.client)} asked {show(self.broker)} without success: "
             + ", ".join(self.requests)
         )
 
@@ -577,8 +577,8 @@ class NamesUnused(Event):
     times: int
     name: str
     template = (
-        "client {client} came {times} times, and never by a name that answers give it, such as {name}: does that name "
-        "lead to this proxy there (DNS, /etc/hosts)?"
+        "client {client} connected {times} times, but never by a name from the proxy's responses, such as {name}: does that name "
+        "resolve to this proxy there (DNS, /etc/hosts)?"
     )
 
 
@@ -602,7 +602,7 @@ class BrokersDown(Event):
     @property
     def text(self) -> str:
         if not self.brokers:
-            return "no broker is kept down any more"
+            return "all brokers are up again"
         return f"kept down by the control API: {', '.join(self.brokers)}; their connections are closed, new ones refused"
 
 
@@ -631,7 +631,7 @@ class BrokerIsProxy(Event):
 
     node: int
     broker: Address
-    template = "broker {node} advertises the proxy itself ({broker}): the address stays as it is"
+    template = "broker {node} advertises the proxy itself ({broker}): the address is not changed"
 
 
 # -- TLS and logins: no event holds a password, a key, a token, or bytes of one --------------------------------------
@@ -683,7 +683,7 @@ class NotVerified(Event):
 
     warning = True
     template = (
-        "brokers' certificates are NOT verified (--broker-insecure): anybody in between can read and change the traffic; "
+        "brokers' certificates are NOT verified (--broker-insecure): anyone on the path can read and change the traffic; "
         "use --broker-ca instead"
     )
 
@@ -723,7 +723,7 @@ class NotHonoured(Event):
         few = ", ".join(self.missing[:_FEW])
         more = f" and {len(self.missing) - _FEW} more" if len(self.missing) > _FEW else ""
         return (
-            f"clients are told of {self.profile}, but not of what this broker does not serve: {few}{more}; "
+            f"clients are offered {self.profile}, without what this broker does not serve: {few}{more}; "
             "--translate bridges versions"
         )
 
@@ -810,7 +810,7 @@ class PluginLate(Event):
 
     warning = True
     count: int
-    template = "{count} messages went past the plugins: they did not come to look at them in time"
+    template = "{count} messages were passed on without the plugins, which did not keep up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -890,7 +890,7 @@ class RemovalFailed(Event):
 
     warning = True
     reason: str
-    template = "{reason}; the recording grows beyond what is to be kept"
+    template = "{reason}; the recording grows beyond its limit"
 
 
 @dataclass(frozen=True, slots=True)

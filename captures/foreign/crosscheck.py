@@ -201,7 +201,7 @@ def compare(exchange: Exchange, direction: Direction, found: list[Any], malforme
     if message is None and complaint is not None:
         return FrameComparison(CrosscheckOutcome.DAMAGED, compared, f"neither can read it: {fault}; Wireshark: {complaint}", differences)
     if message is None:
-        return FrameComparison(CrosscheckOutcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas says: {fault}", differences)
+        return FrameComparison(CrosscheckOutcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas reports: {fault}", differences)
     if complaint is not None:
         differences.append(Disagreement(-1, -1, complaint, "reads it to its end"))
     if not differences:

@@ -188,7 +188,7 @@ class Importer:
         """Read this file from now on. Raises `NotACapture`, or `OwnRecording`."""
         self._end_file()
         if read_identity(source.file, str(source.path)) is not None:
-            raise OwnRecording(f"{source.path}: this is a recording already, open it as it is")
+            raise OwnRecording(f"{source.path}: this is already a recording: open it directly")
         self.scanner.windows.begin(source.file, str(source.path))
         self._source, self._input.decrypted = source, source.decrypted
 

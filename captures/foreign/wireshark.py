@@ -107,7 +107,7 @@ def _capture_class() -> Any:
         import pyshark
     except ImportError:
         raise WiresharkError(
-            f"pyshark is not installed, through which tshark is read: {install('tshark')}"
+            f"reading tshark's output needs pyshark: {install('tshark')}"
         ) from None
 
     class Capture(pyshark.FileCapture):  # type: ignore[misc]
@@ -141,7 +141,7 @@ def _version(program: str) -> str:
         raise WiresharkError(f"{program} does not run: {error}") from None
     found = re.search(r"\d+\.\d+(\.\d+)*", output)
     if found is None:
-        raise WiresharkError(f"{program} does not say its version: {output[:100]!r}")
+        raise WiresharkError(f"{program} does not print its version: {output[:100]!r}")
     return found[0]
 
 

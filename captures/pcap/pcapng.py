@@ -385,4 +385,4 @@ def _what_it_is(head: bytes) -> str:
         if head.startswith(magic):
             return text
     text = f"not a capture: it starts with {head[:4].hex(' ')}, and neither pcapng nor pcap does"
-    return text + "; what Wireshark opens all the same, `editcap -F pcapng FILE OUT` converts"
+    return text + "; if Wireshark opens it, convert it with `editcap -F pcapng FILE OUT`"

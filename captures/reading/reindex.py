@@ -129,7 +129,7 @@ def rebuild(path: str | Path) -> int:
     with open_file(path) as file:
         builder, reader = build(file, str(path))
     if builder.own is None:
-        raise ValueError(f"{path}: not recorded by barnabas, so it has no index file; open it as it is")
+        raise ValueError(f"{path}: not recorded by barnabas, so it has no index file; open it directly")
     count = len(builder.encoder.records) // 64
     files = IndexFiles(path, *builder.own)
     files.write(builder.encoder)

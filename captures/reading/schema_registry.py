@@ -45,7 +45,7 @@ class Registry:
                 "the registry's URL cannot be read; it is http://HOST:PORT or https://HOST:PORT"
             ) from None
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-            raise SchemaError(f"{_bare(url)} is no registry URL; it is http://HOST:PORT or https://HOST:PORT")
+            raise SchemaError(f"{_bare(url)} is not a registry URL: give http://HOST:PORT or https://HOST:PORT")
         if auth is None and parts.username is not None:
             auth = (unquote(parts.username), unquote(parts.password or ""))
         self._secure = parts.scheme == "https"

@@ -19,7 +19,7 @@ FINE, REBUILT, WRONG, LIVE, FOREIGN, UNREADABLE = "fine", "rebuilt", "wrong", "l
 """States of a file: all is well; its index was made anew; its index, or the segment, is not right; it is being recorded;
 it is no segment of a recording and has no index file; it cannot be read."""
 _TICK = 1024
-_ANEW = "it is read anew whenever it is opened"
+_UNINDEXED = "it is read from the beginning each time it is opened"
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class FileCheck:
         """For people: a line for the file, and one for each damaged place."""
         text = {
             FINE: f"fine, {self.records} exchanges",
-            REBUILT: f"index made anew, {self.records} exchanges: {self.index}",
+            REBUILT: f"index rebuilt, {self.records} exchanges: {self.index}",
             WRONG: self.index or "the segment is damaged",
             LIVE: "is being recorded: not looked at",
             FOREIGN: "not recorded by barnabas: it has no index file, and is read when it is opened",
@@ -112,9 +112,9 @@ def verify(path: Path, write: bool = False, tick: Callable[[int], None] = lambda
     # segment knows more than can still be read.
     if reader.damage:
         verdict.state = WRONG
-        verdict.index = verdict.index and f"{verdict.index}; {_ANEW}"
+        verdict.index = verdict.index and f"{verdict.index}; {_UNINDEXED}"
     elif reader.note:
-        verdict.note = f"{verdict.note}; {_ANEW}" if verdict.index else verdict.note
+        verdict.note = f"{verdict.note}; {_UNINDEXED}" if verdict.index else verdict.note
         verdict.index = ""
     elif verdict.index:
         verdict.state = REBUILT if write else WRONG

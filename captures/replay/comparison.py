@@ -365,7 +365,7 @@ class Comparer:
         if field.array and role is not None:
             return self._list(pair)
         if not a and not b:
-            return self._leave("nothing, said in two ways")
+            return self._leave("nothing, expressed in two ways")
         if field.array and field.struct is None and a is not None and b is not None and sorted(a) == sorted(b):
             return None
         return FieldDifference(pair.path, _plain(field, pair.recorded), _plain(field, b))
@@ -384,7 +384,7 @@ class Comparer:
         if name in _OF_BROKERS or pair.field.struct is None or _names_brokers(pair.field):
             return self._leave("brokers")
         if pair.missing == "recording" and (api_key == _LIST_GROUPS or not _asked_for(pair)):
-            return self._leave("topics and groups that nobody asked for")
+            return self._leave("topics and groups that were not requested")
         return FieldDifference(pair.path, _key(pair.recorded), _key(pair.got), "" if pair.missing == "count" else "only one has it")
 
     def _error(self, pair: ValuePair, excused: list[str]) -> FieldDifference | None:

@@ -64,7 +64,7 @@ class Policy:
         if not self.internal and _follower(message):
             return "sent by a replica; --include-internal sends it"
         if _masked(message):
-            return "what it says was masked in the recording"
+            return "its content was masked in the recording"
         if not self.refused and _refused_member(message, exchange.response_view):
             return "it was refused when recorded, and the client joined again; --include-refused sends both"
         left = self.left_out(exchange)

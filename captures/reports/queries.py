@@ -69,7 +69,7 @@ REPORTS = {
     ),
     "clients": ReportQuery(
         "Clients, APIs and versions",
-        "Who speaks which version of what; `refused` is UNSUPPORTED_VERSION.",
+        "Which clients use which version of which API; `refused` is UNSUPPORTED_VERSION.",
         ("exchanges", "connections"),
         f"""SELECT e.client_id, s.software_name, s.software_version, e.api, e.api_key, e.api_version,
             count(*) AS requests, count_if(e.error_code <> 0) AS errors, count_if(e.error_code = {_UNSUPPORTED}) AS refused,
@@ -171,7 +171,7 @@ REPORTS = {
     ),
     "quotas": ReportQuery(
         "Quotas",
-        "Whom brokers have throttled, and for how long.",
+        "Which clients brokers throttled, and for how long.",
         ("throttles",),
         """SELECT client_id, api, count(*) AS throttled, sum(throttle_ms) AS sum_ms, max(throttle_ms) AS max_ms,
             min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM throttles GROUP BY client_id, api""",

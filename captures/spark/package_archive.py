@@ -37,8 +37,8 @@ def unpacked(wheel: Path, folder: Path) -> dict[str, str]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             if f"{name}/captures/spark/package_archive.py" not in archive.namelist():
-                raise PipelineError(f"{wheel} is no wheel of {name}: make one with pip wheel --no-deps")
+                raise PipelineError(f"{wheel} is not a wheel of {name}: make one with pip wheel --no-deps")
         shutil.copy(wheel, folder / f"{name}.zip")
     except (OSError, zipfile.BadZipFile) as error:
-        raise PipelineError(f"{wheel} is no wheel that can be read: {getattr(error, 'strerror', None) or error}") from error
+        raise PipelineError(f"{wheel} is not a readable wheel: {getattr(error, 'strerror', None) or error}") from error
     return {"spark.archives": f"{folder / name}.zip#{name}-wheel", "spark.executorEnv.PYTHONPATH": f"{name}-wheel"}

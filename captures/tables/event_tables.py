@@ -13,13 +13,13 @@ from .columns import ENDS, RECORDING, Column, Table
 
 HAPPENINGS = Table(
     "happenings",
-    "happening: the start and end of a connection, a request, an answer, bytes that are no frames, bytes that are missing",
+    "happening: the start and end of a connection, a request, an answer, bytes that are not frames, bytes that are missing",
     (
         RECORDING,
         Column("time_ns", "int64", "of its first byte, nanoseconds since the epoch"),
         ENDS[0],
         Column("happening", "string", "`opened`, `request`, `done`, `stray`, `missing` or `closed`"),
-        Column("client", "string", "`host:port`; null where it is not said again", null=True),
+        Column("client", "string", "`host:port`; null where it is not repeated", null=True),
         Column("broker", "string", "likewise", null=True),
         Column("direction", "string", "`request` or `response`, of bytes", null=True),
         Column("api", "string", "of a request, and of what was done", null=True),
@@ -31,7 +31,7 @@ HAPPENINGS = Table(
             "state", "string", "what became of an exchange: `paired`, `no_response`, `orphan` or `pending`", null=True
         ),
         Column("error", "string", "first error of the response", null=True),
-        Column("detail", "string", "how a connection ended and by whom; why bytes are no frames", null=True),
+        Column("detail", "string", "how a connection ended and by whom; why bytes are not frames", null=True),
     ),
 )
 FINDINGS = Table(
@@ -89,7 +89,7 @@ def _row(event: ConnectionEvent) -> dict[str, Any]:
             "connection": event.connection,
             "client": event.client,
             "broker": event.broker,
-            "detail": None if event.established else "tried in vain",
+            "detail": None if event.established else "failed",
         }
     if isinstance(event, NonKafkaData):
         return {

@@ -264,7 +264,7 @@ class Folder:
         if layout != str(LAYOUT) or not found.remove_metadata().equals(schema_of(_DESCRIBED[name].chosen())):
             raise FolderError(
                 f"{self.path / name} was written by another version of barnabas (layout {layout}, this one writes "
-                f"{LAYOUT}): make the tables anew into another --output"
+                f"{LAYOUT}): make the tables again in another --output"
             )
 
     def done(self) -> dict[str, Done]:

@@ -74,7 +74,7 @@ EVERYTHING = compile("corr > 0 or corr <= 0")
 def check_filter(table: str, wanted: Filter | str | None) -> None:
     """Raise ValueError for a filter on a table that takes none."""
     if wanted and table == HAPPENINGS.name:
-        raise ValueError("the table happenings tells of requests before their answers are known: it takes no filter")
+        raise ValueError("the table happenings lists requests before their responses are known: it takes no filter")
 
 
 class Options:
@@ -87,7 +87,7 @@ class Options:
         hidden = [column.name for column in columns if column.payload]
         if hidden and not values:
             raise ValueError(
-                f"column {hidden[0]} holds what records say, which is only shown when values are asked for"
+                f"column {hidden[0]} holds contents of records, which are shown only when values are asked for"
             )
         self.table, self.columns, self.values, self.schemas = table, columns, values, schemas
         self.names = frozenset(column.name for column in columns)

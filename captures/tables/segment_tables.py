@@ -210,7 +210,7 @@ class SegmentTables:
             yield from self._gather(self._of_packets(name, asked, wanted))
         except Exception as error:  # a fault of the decoder must not end a run over thousands of files
             contained("reading the events of a segment", error, reported=True)
-            self._faults.append(f"not told to the end: {type(error).__name__}: {error}")
+            self._faults.append(f"not complete: {type(error).__name__}: {error}")
 
     def _gather(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any]]:
         """Gather rows of some tables into batches."""

@@ -27,7 +27,7 @@ VERSIONS = Table(
         Column("errors", "int64", "those answered with an error code that is not 0"),
         Column("first_ns", "int64", "when the first one was sent, nanoseconds since the epoch"),
         Column("last_ns", "int64", "when the last one was sent"),
-        Column("offered_min", "int16", "lowest version that the broker offers; null if it does not, or did not say", null=True),
+        Column("offered_min", "int16", "lowest version that the broker offers; null if it does not, or if that is unknown", null=True),
         Column("offered_max", "int16", "highest version, likewise; of several brokers the least", null=True),
     ),
 )

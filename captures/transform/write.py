@@ -265,14 +265,14 @@ def _look(target: Path, force: bool, one_file: bool) -> None:
     if not target.exists():
         return
     if not force:
-        raise TargetExists(f"{target} is there already; --force replaces it")
+        raise TargetExists(f"{target} already exists; --force replaces it")
     if target.is_dir() == one_file:
-        raise TargetExists(f"{target} is no recording of that form; it is not replaced")
+        raise TargetExists(f"{target} is not a recording of that form, so it is not replaced")
     if target.is_dir():
         known = {entry.stem.removesuffix(".pcapng") for entry in files_in(target).values()}
         other = [e.name for e in target.iterdir() if e.name.partition(".")[0] not in known and e.name != ORIGIN]
         if other:
-            raise TargetExists(f"{target} holds other things than a recording ({other[0]}); it is not replaced")
+            raise TargetExists(f"{target} holds more than a recording ({other[0]}), so it is not replaced")
 
 
 ORIGIN = "origin.json"

@@ -200,24 +200,24 @@ class _Assessment:
 
     def _not_yet(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:
         if use.api_key == API_VERSIONS:
-            return Verdict.MAY_BREAK, "such brokers close the connection on it: the client must be told their release"
+            return Verdict.MAY_BREAK, "such brokers close the connection on it: configure the client with their release"
         if self.client.negotiation is Negotiation.NEVER:
-            return Verdict.BREAKS, "the client does not ask what the broker offers, so it will use it all the same"
+            return Verdict.BREAKS, "the client does not ask what the broker offers, so it will still use it"
         if served is None:
             newest = releases.release(releases.releases()[-1]).offers.get(use.api_key)
             if newest is not None and newest.optional:
                 return Verdict.WORKS, "brokers offer it only when they are configured to; clients do without"
-            return Verdict.MAY_BREAK, "the release has no such API, and what the client does with it will not be there"
+            return Verdict.MAY_BREAK, "the release does not have this API, so what the client does with it will not work"
         lower = [v for v in self.client.versions(use.api_key) if self.release.serves(use.api_key, v)]
         if lower:
-            return Verdict.WORKS, f"the client also speaks v{max(lower)}, which is served"
+            return Verdict.WORKS, f"the client also supports v{max(lower)}, which is served"
         if self.new_enough and self.software and self.needed:
             known = f"{self.software.text} is known to work with Kafka {self.needed.release} ({self.needed.source})"
             return Verdict.WORKS, f"{known}, and takes a lower version where the broker offers no higher one"
         if self.software and self.reaches:  # whether they are too old is a reason of its own
             known = f"{self.software.text} works with brokers from {self.reaches.release} on ({self.reaches.source})"
             return Verdict.WORKS, f"{known}, and takes a lower version where the broker offers no higher one"
-        return Verdict.MAY_BREAK, f"whether the client still speaks v{served[1]} or lower is not known"
+        return Verdict.MAY_BREAK, f"whether the client still uses v{served[1]} or lower is not known"
 
     # all of them
 
@@ -242,7 +242,7 @@ class _Assessment:
         if self.client.negotiation is Negotiation.NEVER:
             return "for what was captured: it never asks, and what it did not do here may still need other versions"
         if self.new_enough and self.needed:
-            return f"sure: known software ({self.needed.source}), and nothing that was captured speaks against it"
+            return f"sure: known software ({self.needed.source}), and nothing in the capture contradicts it"
         return "for what was captured: all of it is served, or the client is known to go lower"
 
     def _remedies(self) -> list[str]:

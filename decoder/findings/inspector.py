@@ -178,8 +178,8 @@ class Inspector:
                 "detector-failed",
                 Severity.MEDIUM,
                 "",
-                f"a fault of Barnabas, not of the traffic: {type(error).__name__}: {error}. What this detector looks for may "
-                "be there unseen; all others were told.",
+                f"a bug of Barnabas, not a problem of the traffic: {type(error).__name__}: {error}. What this detector looks for may "
+                "be there unnoticed; all others ran.",
                 "report it with the exchange that it failed on",
                 0,
                 about={"detector": detector.id},

@@ -80,11 +80,11 @@ def _by_kind(one: Action, other: Action) -> str:
         if isinstance(other, ANSWERING) or (isinstance(other, Drop) and other.what == "request"):
             return "a request has one answer: error, respond and 'drop: request' exclude each other"
         if isinstance(other, Leader | Coordinator):
-            return f"{both}: {other.KEYS[0]} is about what the broker says, and {one.KEYS[0]} says something else"
+            return f"{both}: {other.KEYS[0]} is about the broker's response, and {one.KEYS[0]} replaces it"
     if isinstance(one, Error) and isinstance(other, Corrupt) and other.kind in RECORDS and not other.early:
         return f"{both}: a response with an error holds no records that could be damaged"
     if isinstance(one, Drop) and isinstance(other, Disconnect):
-        return f"{both}: disconnect says by itself what is still sent"
+        return f"{both}: disconnect itself decides what is still sent"
     if isinstance(one, Blackhole) and one.time == FOREVER:
         if isinstance(other, Drop | Disconnect):
             return f"{both}: the connection stays open, and nothing passes for ever"

@@ -114,7 +114,7 @@ class Respond(Action):
             given.invalid("'respond' holds the response's fields: 'name: value'")
         keys = wanted.apis()
         if keys is None or len(keys) != 1:
-            given.invalid("a response is of one API: the match has to say which (api == NAME and ...)")
+            given.invalid("a response belongs to one API: name it in the match (api == NAME and ...)")
         (key,) = keys
         known = responses.response_fields(key)
         for name, item in given.items.items():

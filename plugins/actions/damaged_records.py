@@ -122,7 +122,7 @@ def _length(area: bytes, chance: random.Random, fixed: bool, count: int) -> byte
     return area[:place] + max(size - 1, 0).to_bytes(4, "big") + area[place + 4 :]
 
 
-NEEDS = {"record-count": "only batches of format 2 say how many records they hold"}
+NEEDS = {"record-count": "only batches of format 2 have a record count"}
 """What a kind needs, for the note where it is missing."""
 
 KINDS: dict[str, Callable[[bytes, random.Random, bool, int], bytes]] = {

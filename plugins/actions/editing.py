@@ -58,7 +58,7 @@ class Edit(Action):
         side = fields["in"].word("in", ("response", "request")) if "in" in fields else "response"
         keys = wanted.apis()
         if keys is None:
-            given.invalid("fields are those of an API: the match has to say which (api == NAME and ...)")
+            given.invalid("fields belong to an API: name it in the match (api == NAME and ...)")
         names = ", ".join(sorted(facts.api_name(key) for key in keys))
         known = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in facts.api(key).versions.every()))
         there = set().union(*(_paths(plan(side, key, v).root) for key in keys for v in versions(wanted, key)))

@@ -80,7 +80,7 @@ class Plugin:
         if given is None:
             if hooks and self.filter is None:
                 raise InvalidPlugin(
-                    f"{self.name} has the hook {hooks[0]!r} and does not say for what: add "
+                    f"{self.name} has the hook {hooks[0]!r} but not what for: add "
                     'apis = {"Produce", ...} or match = "api == Produce and topic == orders"',
                     hooks[0],
                 )

@@ -62,7 +62,7 @@ class PluginSource:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise PluginError(f"{self.path}: this is no text in UTF-8 (byte {error.start})") from None
+            raise PluginError(f"{self.path}: this is not UTF-8 text (byte {error.start})") from None
         return PluginSource(self.given, self.path, self.name, self.wanted, self.settings, text)
 
 

@@ -155,13 +155,13 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "silent-broker",
-        "a broker takes requests and says nothing any more, as behind a firewall that drops packets",
+        "a broker takes requests and no longer answers, as behind a firewall that drops packets",
         "the client gives up after request.timeout.ms and connects again",
         (_rule("silence", "api in {Produce, Fetch} {client}", {"blackhole": "forever"}, after=20, times=1),),
     ),
     Recipe(
         "lost-acknowledgement",
-        "the broker has written a batch, and the producer never hears of it",
+        "the broker has written a batch, and the producer gets no answer",
         "the producer sends it again; with idempotence it is there once, without it twice",
         (_rule("lost", "api == Produce {topic}", {"disconnect": "before-response"}, after=5, times=1),),
     ),

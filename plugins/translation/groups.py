@@ -124,5 +124,5 @@ split_list("FindCoordinator", 4, "coordinator_keys", "coordinators")
 impossible("SaslHandshake", 1, "tokens would have to travel without SaslAuthenticate (KIP-152)")
 impossible("SaslHandshake", 1, "tokens that travel without a request cannot become SaslAuthenticate", upward=True)
 
-_OPERATIONS = "the broker does not tell what a client is authorized to do"
+_OPERATIONS = "the broker does not report authorized operations"
 droppable("DescribeGroups", "include_authorized_operations", _OPERATIONS)

@@ -109,7 +109,7 @@ def _refuse_special_times(version: int, lowest: int, what: str) -> None:
     @down("request", "ListOffsets", version)
     def _refuse(fields: Fields, context: ConversionContext) -> None:
         if any(partition["timestamp"] <= lowest for partition in each_partition(fields)):
-            raise Unbridgeable(f"the broker cannot tell {what} (ListOffsets {version})")
+            raise Unbridgeable(f"the broker cannot look up {what} (ListOffsets {version})")
 
 
 _refuse_special_times(7, -3, "the offset of the newest timestamp")
@@ -138,7 +138,7 @@ def _drop_commit_times(fields: Fields, context: ConversionContext) -> None:
             context.note("the time of a commit is the broker's now")
 
 
-_ID = "it speaks of topic ids, which this broker does not have"
+_ID = "it contains topic ids, which this broker does not have"
 impossible("OffsetCommit", 10, _ID)
 difference("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True)
 difference("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)

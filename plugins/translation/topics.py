@@ -83,7 +83,7 @@ def _refuse_topic_ids(fields: Fields, context: ConversionContext) -> None:
 
 difference("Metadata", 1, "racks and internal topics are not known, and the first broker is named as the controller")
 difference("Metadata", 4, "where no topic may be made, all topics are asked for and the others left out")
-_OPERATIONS = "the broker does not tell what a client is authorized to do"
+_OPERATIONS = "the broker does not report authorized operations"
 droppable("Metadata", "include_cluster_authorized_operations", _OPERATIONS)
 droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)
 
@@ -111,7 +111,7 @@ def _refuse_default_counts(fields: Fields, context: ConversionContext) -> None:
     for topic in fields["topics"]:
         if not topic["assignments"] and -1 in (topic["num_partitions"], topic["replication_factor"]):
             raise Unbridgeable(
-                "the broker has no defaults for partitions and replicas here (KIP-464): say both numbers"
+                "the broker has no defaults for partitions and replicas here (KIP-464): give both numbers"
             )
 
 

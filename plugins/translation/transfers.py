@@ -18,7 +18,7 @@ from .steps import ConversionContext, Unbridgeable, difference, down, droppable,
 ALL_REPLICAS = -1
 TIMELESS, TIMED = 0, 1  # magics
 ENTRY = 12  # offset and size before each message
-_IDS = "it speaks of topic ids, which this broker does not have (KIP-516)"
+_IDS = "it contains topic ids, which this broker does not have (KIP-516)"
 
 # --- Produce -----------------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ def _refuse_sessions(fields: Fields, context: ConversionContext) -> None:
         raise Unbridgeable("the broker has no fetch sessions (KIP-227)", "FETCH_SESSION_ID_NOT_FOUND")
 
 
-droppable("Fetch", "topics.partitions.last_fetched_epoch", "the broker does not tell where logs diverge (KIP-595)")
+droppable("Fetch", "topics.partitions.last_fetched_epoch", "the broker does not report where logs diverge (KIP-595)")
 droppable("Fetch", "isolation_level", "the broker has no transactions, so everything is committed")
 impossible("Fetch", 13, _IDS)
 difference("Fetch", 4, "batches become message sets: no record headers, no transaction markers, zstd becomes gzip", upward=True)

@@ -205,7 +205,7 @@ def caps(texts: Iterable[str]) -> dict[str, int]:
     for part in (part for text in texts for part in text.split(",")):
         match = _CAP.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part.strip()!r} is no API=VERSION such as Fetch=11")
+            raise ValueError(f"{part.strip()!r} is not API=VERSION, such as Fetch=11")
         if match[1] in found:
             raise ValueError(f"{match[1]} is capped twice")
         found[match[1]] = int(match[2])

@@ -31,20 +31,20 @@ class Allowed:
         if network.startswith("["):
             network, closed, rest = network[1:].partition("]")
             if not closed or (rest and not rest.startswith(":")):
-                raise ValueError(f"{text!r} is no network: write [NETWORK]:PORT for IPv6")
+                raise ValueError(f"{text!r} is not a network: write [NETWORK]:PORT for IPv6")
             ports = rest[1:]
         elif network.count(":") == 1:
             network, _, ports = network.partition(":")
         try:
             found = ipaddress.ip_network(network, strict=False)
         except ValueError:
-            raise ValueError(f"{network!r} is no network: write 10.0.0.0/8, 10.0.0.7 or [fd00::/8], with :PORT or :PORT-PORT") from None
+            raise ValueError(f"{network!r} is not a network: write 10.0.0.0/8, 10.0.0.7 or [fd00::/8], with :PORT or :PORT-PORT") from None
         low, dash, high = ports.partition("-")
         try:
             first = int(low) if ports else 1
             last = (int(high) if dash else first) if ports else 65535
         except ValueError:
-            raise ValueError(f"{ports!r} are no ports: write PORT or PORT-PORT") from None
+            raise ValueError(f"{ports!r} are not ports: write PORT or PORT-PORT") from None
         if not 1 <= first <= last <= 65535:
             raise ValueError(f"ports go from 1 to 65535, the lower one first, not {ports!r}")
         return cls(found, first, last)

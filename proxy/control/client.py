@@ -245,7 +245,7 @@ class Control:
         except ValueError:
             host = port = None
         if not host or not port or parts.scheme != "http":
-            raise ControlError(0, f"{self.url!r} is no address of a control API: it is http://HOST:PORT or unix:PATH")
+            raise ControlError(0, f"{self.url!r} is not the address of a control API: give http://HOST:PORT or unix:PATH")
         return http.client.HTTPConnection(host, port, timeout=timeout)
 
     def _headers(self) -> dict[str, str]:

@@ -297,7 +297,7 @@ def insecure(config: Any) -> list[str]:
     if config.tls is not None and config.tls.keylog is not None:
         found.append("TLS session keys are written to a file")
     if config.control is not None and config.control.show_values:
-        found.append("the control API tells keys and values of records")
+        found.append("the control API shows keys and values of records")
     if not is_loopback(config.listen[0]):
         found.append("clients of other machines can connect")
     return found

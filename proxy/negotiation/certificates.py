@@ -86,7 +86,7 @@ class Authority:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
 
-        advice = f"mend it, or remove {CA_CERTIFICATE} and {CA_KEY} for a new CA (which clients then have to trust)"
+        advice = f"repair it, or remove {CA_CERTIFICATE} and {CA_KEY} for a new CA (which clients then have to trust)"
         for name in (CA_CERTIFICATE, CA_KEY):
             if not (folder / name).exists():
                 raise CertificateError(f"{folder} has no {name}: {advice}")

@@ -180,7 +180,7 @@ def _scram(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]) -> T
     if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
         raise LoginRefused(
             f"the broker asks for {count[:20]} SCRAM iterations: between {LEAST_ITERATIONS} and {MOST_ITERATIONS} are "
-            "accepted; set the user's credentials anew with a count in between"
+            "accepted; set the user's credentials again with a count in that range"
         )
     key = (config.mechanism, salt, iterations)
     password = salted.get(key)
@@ -199,7 +199,7 @@ def _scram(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]) -> T
         raise LoginRefused(f"the broker refuses the login ({last['e'][:80]})")
     expected = hmac.digest(hmac.digest(password, b"Server Key", name), message, name)
     if not hmac.compare_digest(_base64(last.get("v", "")), expected):
-        raise LoginRefused("the broker could not prove that it knows the password: it may not be the broker it says")
+        raise LoginRefused("the broker could not prove that it knows the password: it may not be the broker it claims to be")
 
 
 def _attributes(text: str) -> dict[str, str]:

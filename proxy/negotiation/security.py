@@ -109,12 +109,12 @@ def _check_tls(tls: TlsConfig) -> None:
         raise SecurityError("--broker-cert and --broker-key belong together: give both")
     if tls.broker_insecure and (tls.broker_ca is not None or tls.broker_name):
         raise SecurityError(
-            "--broker-insecure verifies nothing: leave it out, or --broker-ca and --broker-name, which say what to verify"
+            "--broker-insecure verifies nothing: leave it out, or --broker-ca and --broker-name, which define what to verify"
         )
     if tls.sni_suffix:
         if not tls.clients:
             raise SecurityError(
-                "--sni-suffix tells brokers apart by the name in the TLS hello: add --tls-ca DIR, or --tls-cert and --tls-key"
+                "--sni-suffix distinguishes brokers by the name in the TLS hello: add --tls-ca DIR, or --tls-cert and --tls-key"
             )
         if not host_name(tls.sni_suffix):
             raise SecurityError(f"--sni-suffix {tls.sni_suffix!r} is no domain name: give one like kafka.example")

@@ -6,10 +6,10 @@ import re
 import ssl
 
 PLAIN_CLIENT = (
-    "the client speaks plaintext on the TLS listener: set security.protocol=SSL (or SASL_SSL) in the client, or start "
+    "the client uses plaintext on the TLS listener: set security.protocol=SSL (or SASL_SSL) in the client, or start "
     "the proxy without --tls-ca and --tls-cert"
 )
-PLAIN_BROKER = "the broker speaks no TLS on this port: leave --broker-tls out, or give its TLS listener with --broker"
+PLAIN_BROKER = "the broker does not use TLS on this port: leave --broker-tls out, or give its TLS listener with --broker"
 _VERIFY = {
     9: "is not valid yet",
     10: "has expired",
@@ -55,7 +55,7 @@ def why_client(error: ssl.SSLError, _: str = "") -> str:
     if error.reason in ("UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW", "UNKNOWN_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"):
         return "the client offers no TLS 1.2 or newer: update it, or allow TLSv1.2 in its ssl.enabled.protocols"
     if error.reason in ("NO_SHARED_CIPHER", "NO_SUITABLE_SIGNATURE_ALGORITHM", "NO_SUITABLE_KEY_SHARE"):
-        return f"client and proxy have no way of encrypting in common ({_plain(error)})"
+        return f"client and proxy have no TLS version or cipher in common ({_plain(error)})"
     if error.reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "HTTPS_PROXY_REQUEST"):
         return PLAIN_CLIENT
     if error.reason == "CALLBACK_FAILED":

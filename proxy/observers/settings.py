@@ -136,7 +136,7 @@ class FlightConfig:
             known = {str(severity) for severity in Severity} | {kind.id for kind in detectors()}
             for word in self.findings:
                 if word not in known:
-                    raise ValueError(f"{word!r} is no severity (low, medium, high) and no id of a finding")
+                    raise ValueError(f"{word!r} is neither a severity (low, medium, high) nor the id of a finding")
 
     @property
     def wakes(self) -> bool:

@@ -91,7 +91,7 @@ def receive_frame(sock: socket.socket) -> bytes:
     """One frame from a blocking socket, without its size; ConnectionError when the peer ends."""
     size = int.from_bytes(_exactly(sock, 4), "big", signed=True)
     if not 0 <= size <= _MOST:
-        raise ConnectionError(f"the answer is no Kafka frame (size {size}); does the listener speak TLS?")
+        raise ConnectionError(f"the answer is not a Kafka frame (size {size}); does the listener use TLS?")
     return _exactly(sock, size)
 
 

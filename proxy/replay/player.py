@@ -444,13 +444,13 @@ class Player:
         correlation = int.from_bytes(frame[:4], "big", signed=True)
         while connection.pending and connection.pending[0].correlation != correlation:
             if all(each.correlation != correlation for each in connection.pending):
-                self.report.note("answers that nobody asked for")
+                self.report.note("responses without a request")
                 return
             _, missed, _ = connection.pending.popleft()
             self._net.pending -= 1
             self._fail(missed, "the target answered a later request instead")
         if not connection.pending:
-            self.report.note("answers that nobody asked for")
+            self.report.note("responses without a request")
             return
         _, call, version = connection.pending.popleft()
         self._net.pending -= 1

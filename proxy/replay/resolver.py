@@ -97,7 +97,7 @@ class TargetResolver:
             self._report.note("member ids that the target has not given, sent as recorded")
         elif unknown.role is Role.GENERATION:
             mapping.generations[unknown.value] = unknown.value[1]
-            self._report.note("generations that the target has not told, sent as recorded")
+            self._report.note("generations that the target has not sent, sent as recorded")
 
     def _share(self) -> None:
         self._mapping.cluster_id = self._target.cluster_id

@@ -112,7 +112,7 @@ class RecordingServer:
                 try:
                     size = _SIZE.unpack(await reader.readexactly(4))[0]
                     if not 8 <= size <= MAX_FRAME:
-                        self._emit(Trouble(connection.name, f"{size} bytes are no request: the connection is closed"))
+                        self._emit(Trouble(connection.name, f"{size} bytes are not a request: the connection is closed"))
                         return
                     frame = await reader.readexactly(size)
                 except (asyncio.IncompleteReadError, OSError):

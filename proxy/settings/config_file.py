@@ -101,7 +101,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[ClusterConfig]:
         text = path.read_bytes().decode()
         table = tomllib.loads(text)
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: this is no text in UTF-8 (byte {error.start})") from None
+        raise ConfigError(f"{path}: this is not UTF-8 text (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(_syntax(path, str(error))) from None
     places = _Places(text)

@@ -74,7 +74,7 @@ def acquire(config: ProxyConfig) -> StartupResources:
             check(config.plugins)
         for broker in () if config.transparent else (config.upstream, *config.more_upstreams):
             if not broker[0] or not 0 < broker[1] < 65536:
-                raise ProxyError(f"{show(broker)} is no broker address: give HOST:PORT with --broker")
+                raise ProxyError(f"{show(broker)} is not a broker address: give HOST:PORT with --broker")
         meter = MeterSockets(config.meter) if config.meter and config.meter.wanted else None
         if meter is not None:
             opened.callback(meter.close)
@@ -94,7 +94,7 @@ def _listener(config: ProxyConfig) -> socket.socket:
             f"cannot listen on {show((host, port))}: {reason(error)}; choose another address with --listen"
         ) from None
     except UnicodeError:
-        raise ProxyError(f"cannot listen on {host!r}: this is no host name") from None
+        raise ProxyError(f"cannot listen on {host!r}: this is not a host name") from None
 
 
 # -- what each process is given ------------------------------------------------------------------------------

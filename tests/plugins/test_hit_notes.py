@@ -63,7 +63,7 @@ def test_damage_without_a_target_is_noted() -> None:
     assert faults.note.endswith("response corrupted: record-count")
     assert faults.respond(exchange, response) == response
     assert faults.corrected
-    assert faults.notes == ["response not corrupted: record-count: only batches of format 2 say how many records they hold"]
+    assert faults.notes == ["response not corrupted: record-count: only batches of format 2 have a record count"]
     assert faults.note == f"rule 'r' (hit 1): {faults.notes[0]}"
 
 
@@ -87,7 +87,7 @@ def test_damage_without_a_target_in_a_request_is_noted() -> None:
     body = {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": SET_OF_0}]}]}
     _, faults = fate_of({"corrupt": "record-count", "in": "request"}, "Produce", 2, body)
     assert faults.request is None
-    assert faults.notes == ["request not corrupted: record-count: only batches of format 2 say how many records they hold"]
+    assert faults.notes == ["request not corrupted: record-count: only batches of format 2 have a record count"]
 
 
 @pytest.mark.parametrize(

@@ -43,16 +43,16 @@ def _log(verbose: int, file: Path | None) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
     verbose: Annotated[
-        int, typer.Option("-v", "--verbose", count=True, metavar="", help="Log what happens inside to stderr; -vv logs more.", show_default=False)
+        int, typer.Option("-v", "--verbose", count=True, metavar="", help="Log to stderr; -vv logs more.", show_default=False)
     ] = 0,
     log_file: Annotated[
         Path | None,
         typer.Option(
             "--log-file", metavar="FILE", dir_okay=False,
-            help="Append this log to a file as JSON lines, of all processes. Use it where a screen needs the terminal.",
+            help="Append the log of all processes to a file, as JSON lines. For use with the terminal screen.",
         ),
     ] = None,
 ) -> None:
@@ -121,7 +121,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The command line. The modules of these commands are imported now, of others when they are called."""
     made = typer.Typer(
         cls=_Root,
-        help="Stand between Apache Kafka clients and brokers: see, record, open again and break the traffic.",
+        help="Sit between Apache Kafka clients and brokers: watch, record, replay and break the traffic.",
         no_args_is_help=True,
         add_completion=True,
         rich_markup_mode="rich",

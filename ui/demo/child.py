@@ -43,7 +43,7 @@ class ChildProcess:
             ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
             data = os.read(fd, 65536) if ready else b""
             if not data:
-                raise ChildFailed(f"the {self.module} process said nothing within {seconds:.0f} s")
+                raise ChildFailed(f"the {self.module} process did not answer within {seconds:.0f} s")
             self._rest += data
         line, self._rest = self._rest.split(b"\n", 1)
         found: dict[str, Any] = json.loads(line)

@@ -224,7 +224,7 @@ class Barnabas:
         if do is not None and action:
             raise ValueError(f"inject: the action is given twice, by do and by {', '.join(action)}: write all of it into do")
         if not terms:
-            raise ValueError('a fault has to say what it is about: api="Produce", or a filter as the first argument')
+            raise ValueError('a fault needs a target: api="Produce", or a filter as the first argument')
         name = name or f"fault {len(self.injected) + 1}"
         try:
             rule = Rule.of(" and ".join(terms), do if do is not None else action, name=name, when=when)
@@ -274,7 +274,7 @@ class Barnabas:
                 continue
             target.close()
             return target.brokers
-        raise ValueError(f"broker_down: the cluster does not say which brokers it has: {wrong}")
+        raise ValueError(f"broker_down: the cluster does not list its brokers: {wrong}")
 
     def never_hit(self) -> list[Injected]:
         """The faults that had to fire and did not."""

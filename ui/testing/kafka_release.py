@@ -106,7 +106,7 @@ def java() -> str:
 def release(version: str) -> KafkaJars:
     """The release of this version, fetched if need be. Raises KafkaFailed."""
     if not re.fullmatch(r"\d{1,3}\.\d{1,3}\.\d{1,3}", version):
-        raise KafkaFailed(f"{version!r} is no release of Apache Kafka: write all three numbers, as in 4.3.1")
+        raise KafkaFailed(f"{version!r} is not a release of Apache Kafka: write all three numbers, as in 4.3.1")
     if tuple(map(int, version.split("."))) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise KafkaFailed(f"Apache Kafka {version} cannot be started here: the oldest is {oldest}; name one, or start it yourself")
@@ -149,4 +149,4 @@ def _why_not(version: str, output: str) -> str:
     first = next(filter(None, errors), output.strip()[:500])
     if re.search(rf"Could not find artifact \S*:{re.escape(version)}|{re.escape(version)} was not found", output):
         return f"Maven finds no Apache Kafka {version} ({ARTIFACT}): name a version that was released, for example 4.3.1. It says: {first}"
-    return f"Maven cannot fetch Apache Kafka {version}: is its repository reachable (~/.m2/settings.xml)? It says: {first}"
+    return f"Maven cannot fetch Apache Kafka {version}: is its repository reachable (~/.m2/settings.xml)? Its message: {first}"

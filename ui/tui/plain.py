@@ -65,7 +65,7 @@ def plain_lines(
     until = None if seconds is None else time.monotonic() + seconds
     try:
         if not len(rows) and not (follow and capture.live):
-            print(f"{visible(str(capture.path))}: no exchange in it", file=out)
+            print(f"{visible(str(capture.path))}: no exchanges", file=out)
             return
         printed = len(rows)
         shown = sorted(range(printed) if selection is None else selection.rows(stop=printed), key=lambda i: rows[i].time_ns)

@@ -33,7 +33,7 @@ POLICY = (
     "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 _KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
-_FULL = "as many pages are open as were allowed (--pages): close one, and load this page again"
+_FULL = "the limit of open pages is reached (--pages): close one, and reload this page"
 
 
 class PageServer:

@@ -142,7 +142,7 @@ FIELDS: tuple[Field, ...] = (
     _index("no_response", ValueKind.FLAG, "no response is due, or the connection ended before it", "no_response",
            known=Known.COMPLETED),
     _index("orphan", ValueKind.FLAG, "a response whose request was not seen", "orphan", known=Known.COMPLETED),
-    _index("size.req", ValueKind.SIZE, "size of the request, as its 4 size bytes say", "size.req > 1MB",
+    _index("size.req", ValueKind.SIZE, "size of the request, from its 4 size bytes", "size.req > 1MB",
            "request_size", known_at_request=True, known=Known.HEADER_PREFIX),
     _index("size.resp", ValueKind.SIZE, "size of the response", "size.resp >= 16KiB", "response_size", known=Known.HEADER_PREFIX),
     _index("size", ValueKind.SIZE, "both sizes together", "size > 1MB", "kafka.len", known=Known.HEADER_PREFIX),
@@ -175,7 +175,7 @@ FIELDS: tuple[Field, ...] = (
           ("rules",), many=True, known=Known.COMPLETED),
     _index("carried", ValueKind.FLAG, "the request came over from an earlier segment of the recording", "carried",
            known=Known.COMPLETED),
-    Field("software", ValueKind.TEXT, "name of the client's software, as it told (KIP-511)", "software contains java",
+    Field("software", ValueKind.TEXT, "name of the client's software, as it reported it (KIP-511)", "software contains java",
           _CONNECTION, ("client.software",), known_at_request=True, known=Known.HEADER_PREFIX),
     Field("software.version", ValueKind.TEXT, "version of the client's software", "software.version startswith 3.",
           _CONNECTION, ("client.software.version",), known_at_request=True, known=Known.HEADER_PREFIX),
@@ -213,7 +213,7 @@ FIELDS: tuple[Field, ...] = (
           "kafka.batch_codec", "kafka.message_codec"),
     _body("magic", ValueKind.INTEGER, "magic of record batches (2) and old messages (0, 1)", "magic < 2",
           "kafka.message_magic"),
-    _body("records", ValueKind.INTEGER, "how many records the batches say they hold, all together", "records > 1000",
+    _body("records", ValueKind.INTEGER, "number of records in all batches, by their headers", "records > 1000",
           many=False),
 )  # fmt: skip
 """All fields, in the order of their importance."""

@@ -90,7 +90,7 @@ class Pattern:
 
 def _check_deadline() -> None:
     if _Deadline.clock is not None and _Deadline.clock() > _Deadline.at:
-        raise PatternTimeout("the regular expressions of the rules take too long on what this message says")
+        raise PatternTimeout("the regular expressions of the rules take too long on this message")
 
 
 @lru_cache(256)

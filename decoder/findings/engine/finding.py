@@ -65,7 +65,7 @@ class Finding:
         """The rules and plugins that caused it, as text; empty if none did."""
         if not self.rules:
             return ""
-        return f"{'all' if self.injected else 'some'} of it was done by {', '.join(map(repr, self.rules))}"
+        return f"{'all' if self.injected else 'some'} of it was caused by {', '.join(map(repr, self.rules))}"
 
     def add_evidence(self, exchange: Exchange | None, time_ns: int | None = None, rules: Iterable[str] = ()) -> None:
         """Add evidence: an exchange (the first `KEPT` are kept), or the time of another event. `rules`: what caused that event, or

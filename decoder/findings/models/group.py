@@ -125,7 +125,7 @@ class RebalanceCause(StrEnum):
     TIMEOUT = "a member was silent for its session timeout"
     SUBSCRIPTION = "a member changed its subscription"
     REJOIN = "a member joined again (its leader saw other partitions, or a cooperative rebalance went on)"
-    UNSEEN = "something that was not captured"
+    UNSEEN = "of an event that was not captured"
 
 
 @dataclass(slots=True, eq=False)

@@ -33,11 +33,11 @@ class VersionFit(Enum):
     """How a request's version fits what the broker offers."""
 
     FITS = "the broker offers it"
-    UNKNOWN = "nobody knows what the broker offers"
-    IGNORED = "the broker told this connection that it does not offer it"
+    UNKNOWN = "it is unknown what the broker offers"
+    IGNORED = "the broker does not offer it on this connection"
     ELSEWHERE = "this broker does not offer it, another one of its cluster does"
-    OUTSIDE = "the broker does not serve it, and did not say so on this connection"
-    NOWHERE = "nobody knows what the broker offers, and no current release serves it"
+    OUTSIDE = "the broker does not serve it, and did not report that on this connection"
+    NOWHERE = "it is unknown what the broker offers, and no current release serves it"
 
 
 class VersionCheck(NamedTuple):

@@ -179,7 +179,7 @@ def test_a_recording_cannot_be_imported(tmp_path: Path) -> None:
     path, out = tmp_path / "foreign.pcap", tmp_path / "own"
     path.write_bytes(as_pcap(traffic(16)))
     import_captures(out, path)
-    with pytest.raises(OwnRecording, match="open it as it is"):
+    with pytest.raises(OwnRecording, match="open it directly"):
         Importer(tmp_path / "again").begin(CaptureSource(next(out.glob("*.pcapng"))))
 
 

@@ -72,11 +72,11 @@ def test_spark_connect_that_cannot_be_used(recording: Path, tmp_path: Path) -> N
 
 
 def test_invalid_wheels_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"none\.whl is no wheel that can be read: No such file"):
+    with pytest.raises(PipelineError, match=r"none\.whl is not a readable wheel: No such file"):
         package_archive.unpacked(tmp_path / "none.whl", tmp_path)
     with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
         archive.writestr("other/__init__.py", "")
-    with pytest.raises(PipelineError, match=r"other\.whl is no wheel of barnabas: make one with pip wheel"):
+    with pytest.raises(PipelineError, match=r"other\.whl is not a wheel of barnabas: make one with pip wheel"):
         package_archive.unpacked(tmp_path / "other.whl", tmp_path)
 
 

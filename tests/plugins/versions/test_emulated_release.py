@@ -157,7 +157,7 @@ def test_impossible_profiles_are_refused(pretend: str, cap: dict[str, int], erro
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("Fetch", "'Fetch' is no API=VERSION such as Fetch=11"),
+        ("Fetch", "'Fetch' is not API=VERSION, such as Fetch=11"),
         ("Fetch=1,Fetch=2", "Fetch is capped twice"),
         ("", "'' is"),
     ],

@@ -90,7 +90,7 @@ def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed
             small = call("control", "record", str(tmp_path / "rec"), "--keep-size", "10KB", **own)
             assert small.returncode == 2 and "less than two segments" in small.stderr
             nowhere = call("control", "record", "--stop", "--keep-size", "1GB", **own)
-            assert nowhere.returncode == 2 and "go with a directory" in nowhere.stderr
+            assert nowhere.returncode == 2 and "need a directory" in nowhere.stderr
             kept = ("--keep-size", "1GB", "--keep-time", "7d", "--rotate-time", "5m")
             assert "recording to" in call("control", "record", str(tmp_path / "rec"), *kept, **own).stdout
             assert call("control", "stop", **own).returncode == 0
@@ -106,9 +106,9 @@ def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed
 
 def test_wrong_addresses_are_explained() -> None:
     for words, text in (
-        (["status", "--url", "here"], "'http://here' is no address of a control API: it is http://HOST:PORT or unix:PATH"),
-        (["--url=https://127.0.0.1:8090"], "is no address of a control API"),
-        (["status", "--url", "http://127.0.0.1:99999"], "is no address of a control API"),
+        (["status", "--url", "here"], "'http://here' is not the address of a control API: give http://HOST:PORT or unix:PATH"),
+        (["--url=https://127.0.0.1:8090"], "is not the address of a control API"),
+        (["status", "--url", "http://127.0.0.1:99999"], "is not the address of a control API"),
         (["status", "--url"], "requires an argument"),
         (["status", "--token-file", "none-there"], "the token of none-there cannot be read"),
     ):
@@ -119,7 +119,7 @@ def test_wrong_addresses_are_explained() -> None:
 def test_wrong_options_are_explained(tmp_path: Path) -> None:
     for words, text in (
         (["--control", "0.0.0.0:0"], "this machine only"),
-        (["--control", "here"], "no HOST:PORT"),
+        (["--control", "here"], "not HOST:PORT"),
         (["--control", "unix:"], "needs a path"),
         (["--control", "off", "--control-values"], "goes with a control API"),
     ):

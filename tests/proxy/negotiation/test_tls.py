@@ -342,7 +342,7 @@ def test_a_broker_without_tls(testbed: Testbed, pki: Pki) -> None:
     broker = testbed.broker(lambda sock: sock.sendall(b"\0\0\0\4\0\0\0\1"))
     proxy = testbed.proxy(broker.address, tls=TlsConfig(broker_ca=pki.ca.path))
     testbed.client(proxy.address)
-    assert "speaks no TLS" in next_event(proxy, TlsFailed).reason
+    assert "does not use TLS" in next_event(proxy, TlsFailed).reason
 
 
 # --- clients -------------------------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def test_skipped_requests_have_a_reason(start_broker: StartBroker, recording: Ti
     broker.received.clear()
     report = Replay(folder, broker.address, policy=Policy(admin=True, internal=True), settings=MAX).run()
     assert [h.api for h in broker.received] == ["DeleteTopics", "ControlledShutdown", "Fetch", "Heartbeat"]
-    assert [why for why in report.skipped if "masked" in why] == ["AlterUserScramCredentials v0: what it says was masked in the recording"]
+    assert [why for why in report.skipped if "masked" in why] == ["AlterUserScramCredentials v0: its content was masked in the recording"]
 
 
 def test_requests_are_sent_in_versions_of_the_target(start_broker: StartBroker, recording: TimedRecording) -> None:

@@ -42,8 +42,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         ({}, "4.3.1", "no java in JAVA_HOME or on the PATH: install Java 17 or newer"),
         ({"java": ""}, "4.3.1", "there is no mvn on the PATH to fetch it: install Maven"),
-        ({"java": ""}, "4.3", "'4.3' is no release of Apache Kafka: write all three numbers, as in 4.3.1"),
-        ({"java": ""}, "../../4.3.1", "is no release of Apache Kafka"),
+        ({"java": ""}, "4.3", "'4.3' is not a release of Apache Kafka: write all three numbers, as in 4.3.1"),
+        ({"java": ""}, "../../4.3.1", "is not a release of Apache Kafka"),
         ({"java": ""}, "0.9.0", "the oldest is 3.9.0"),
         ({"java": "", "mvn": f"echo '{MISSING}'; exit 1"}, "9.9.9", "Maven finds no Apache Kafka 9.9.9 .*: name a version that was released"),
         ({"java": "", "mvn": f"echo '{CUT_OFF}'; exit 1"}, "4.3.1", "cannot fetch .*is its repository reachable.*Connection refused"),

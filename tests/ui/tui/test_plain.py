@@ -75,7 +75,7 @@ def test_hostile_names_are_escaped(story: Capture) -> None:
 def test_an_empty_capture_is_reported(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
     with open_capture(tmp_path) as capture:
-        assert printed(capture) == [f"{tmp_path}: no exchange in it"]
+        assert printed(capture) == [f"{tmp_path}: no exchanges"]
 
 
 def test_follow_prints_what_is_added_until_the_recording_ends(tmp_path: Path) -> None:

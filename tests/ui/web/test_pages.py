@@ -293,7 +293,7 @@ def test_an_unservable_screen_is_reported_before_serving(server: Server, tmp_pat
         (["nowhere"], "nowhere does not exist"),
         ([str(STORM), "--plain"], "one of them"),
         (["--attach", "http://127.0.0.1:9"], "127.0.0.1"),
-        ([], "say what to look at"),
+        ([], "nothing to show"),
     ):
         with pytest.raises(BarnabasError, match=message):
             command(["ui", *arguments, "--web"], standalone_mode=False)

@@ -116,12 +116,12 @@ def _ask_frame(connection: socket.socket, request: bytes) -> bytes:
             raise _Closed
         size = int.from_bytes(head, "big")
         if not 4 <= size <= _MAX_ANSWER:
-            raise DecodeError(f"what answers is no Kafka broker (its first bytes are {head.hex(' ')})")
+            raise DecodeError(f"what answers is not a Kafka broker (its first bytes are {head.hex(' ')})")
         frame = _read(connection, size)
     except (ConnectionResetError, BrokenPipeError):
         raise _Closed from None
     if frame[:4] != request[4:8]:
-        raise DecodeError("what answers is no Kafka broker (it does not give back the correlation id)")
+        raise DecodeError("what answers is not a Kafka broker (it does not give back the correlation id)")
     return frame
 
 
@@ -138,20 +138,20 @@ def _read(connection: socket.socket, size: int) -> bytes:
 def _why_closed(address: Address) -> str:
     if _speaks_tls(address):
         return (
-            f"{show(address)} speaks TLS, and this command asks in plain text only: give it a listener without TLS, "
-            "or a capture of what a client said there"
+            f"{show(address)} uses TLS, and this command asks in plain text only: give it a listener without TLS, or "
+            "a capture of a client there"
         )
     try:
         with socket.create_connection(address, TIMEOUT) as connection:
             _metadata(connection, 0, 1)
     except (OSError, DecodeError, _Closed):
         return (
-            f"{show(address)} closes the connection on ApiVersions: it is no Kafka broker, or refuses this client; "
-            "its log says which"
+            f"{show(address)} closes the connection on ApiVersions: it is not a Kafka broker, or it refuses this "
+            "client; its log has the reason"
         )
     return (
         f"{show(address)} is a Kafka broker older than 0.10.0: it answers Metadata v0 and closes the connection on "
-        "ApiVersions, so it cannot say what it offers (0.9 and 0.8: barnabas schema release 0.9.0)"
+        "ApiVersions, so it cannot report what it offers (0.9 and 0.8: barnabas schema release 0.9.0)"
     )
 
 

@@ -148,9 +148,9 @@ def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) 
         for found in differences:
             console.print(_line(found, by))
     if (noise := _noise(report)) and not everything:
-        console.print(Text(f"\n{noise} differences that timing explains are not shown; --all shows them", "dim"))
+        console.print(Text(f"\n{noise} differences of timing are not shown; --all shows them", "dim"))
     if not report.above(Level.LOW):
-        console.print(Text("\nno difference above what timing explains", "green"))
+        console.print(Text("\nno differences other than those of timing", "green"))
     for note in report.notes:
         console.print(Text(f"\n{visible(note)}"))
     latencies = Table(box=None, pad_edge=False, title_justify="left")
@@ -194,15 +194,15 @@ def html(report: DiffReport, by: GroupBy, everything: bool) -> str:
     ]
     if report.names:
         pairs = ", ".join(f"{text(b)} = {text(a)}" for b, a in sorted(report.names.items()))
-        parts.append(f"<p class=dim>Names of B and what they are taken for in A: {pairs}")
+        parts.append(f"<p class=dim>Names in B and the corresponding ones in A: {pairs}")
     groups = _grouped(report, by, everything)
     for name, differences in groups.items():
         headings = ("level", "what", "A", "B", "times", "where", "numbers")
         parts.append(f"<h2>{text(name)}</h2>" + table(headings, map(_row, differences)))
     if not groups:
-        parts.append("<p>No difference above what timing explains.")
+        parts.append("<p>No differences other than those of timing.")
     if (noise := _noise(report)) and not everything:
-        parts.append(f"<p class=dim>{noise} differences that timing explains are left out.")
+        parts.append(f"<p class=dim>{noise} differences of timing are left out.")
     parts += [f"<p>{text(note)}" for note in report.notes]
     latencies = (row(text(api), *((cell, "number") for cell in cells)) for api, *cells in _latencies(report))
     return page("barnabas diff", [*parts, "<h2>Requests and latencies</h2>", table(LATENCIES, latencies)])

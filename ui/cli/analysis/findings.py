@@ -57,15 +57,15 @@ def findings(
         bool, typer.Option("--follow", "-f", help="Keep running, and print what is new; Ctrl-C ends it.")
     ] = False,
     injected: Annotated[
-        bool, typer.Option("--injected", help="Also what comes of fault rules and plugins: they left notes in the recording.")
+        bool, typer.Option("--injected", help="Include the effects of fault rules and plugins, which the recording notes.")
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, what each looks for.")] = False,
     local: Local = False,
 ) -> None:
-    """Print what is wrong in a capture: what was seen, why it matters, what to do, and where it is.
+    """Print the problems in a capture: what was seen, why it matters, what to do, and where.
 
     Severities: high = something fails now; medium = costs much, or will fail; low = costs something; info = worth
-    knowing. Ends with status 0, with 1 if --fail-on says so, with 2 for errors.
+    knowing. The exit status is 0, 1 if --fail-on applies, or 2 for errors.
     """
     from ....captures.transform.cut import CutSelection
     from ....decoder.findings import Severity
@@ -230,7 +230,7 @@ def _inspect(
         for finding in shown:
             print_finding(console, finding, str(inspection.path))
         if left_out := len(every) - len(found):
-            console.print(f"{counted(left_out, 'finding')} of what fault rules and plugins did: --injected shows them")
+            console.print(f"{counted(left_out, 'finding')} caused by fault rules and plugins: --injected shows them")
         warn(inspection.notes())
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"captures": documents})
@@ -254,7 +254,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
     console = findings_console()
     known: set[int] = set()
     if not as_json:
-        print(f"following {visible(str(path))}; Ctrl-C ends it", file=sys.stderr)
+        print(f"following {visible(str(path))}; Ctrl-C stops it", file=sys.stderr)
     with stopping_on_signals():
         try:
             while True:

@@ -60,7 +60,7 @@ def versions(
             console.print(_table(client))
         _print_brokers(console, found, {})
         if not clients:
-            console.print("no requests in there")
+            console.print("no requests")
     warn(notes)
 
 
@@ -187,7 +187,7 @@ def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict
         console.print(Text("\nbrokers", "bold"))
     for broker in found:
         node = f"  node {node_ids[broker.address]}" if broker.address in node_ids else ""
-        guess = f"Kafka {broker.guess}" if broker.guess else "said nothing but that it refuses"
+        guess = f"Kafka {broker.guess}" if broker.guess else "only refused"
         console.print(f"{visible(broker.address)}{node}  {guess}, by what it offers ({len(broker.offered)} APIs)")
     differing = _differing(found)
     if differing:

@@ -13,7 +13,7 @@ def size(text: str, option: str) -> int:
 
     found = literals.number(text.strip())
     if found is None or found.unit != "size" or not 0 < found.value < 1 << 62:
-        raise Failure(f"{option} {text!r} is no size: give one with its unit, such as 512MB or 10GB")
+        raise Failure(f"{option} {text!r} is not a size: give one with its unit, such as 512MB or 10GB")
     return int(found.value)
 
 
@@ -21,7 +21,7 @@ def seconds(text: str, option: str) -> float:
     """Parse a duration, in seconds. Raises Failure."""
     found = _duration(text)
     if found is None:
-        raise Failure(f"{option} {text!r} is no duration: give one with its unit, such as 30s, 5m, 24h or 7d")
+        raise Failure(f"{option} {text!r} is not a duration: give one with its unit, such as 30s, 5m, 24h or 7d")
     return found
 
 

@@ -44,7 +44,7 @@ def read_text(path: Path, name: str) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise Failure(f"{name} cannot be read: {why}") from None
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from .failure import OutputError
 
@@ -22,7 +22,7 @@ READER_GONE = 128 + signal.SIGPIPE
 class _StandardStream(io.FileIO):
     """Standard output or standard error. Its failures are no OSErrors, so that nothing takes them for those of a capture or a connection."""
 
-    def write(self, data: Any, /) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -40,11 +40,11 @@ def guard_output() -> None:
     sys.stdout, sys.stderr = _guarded(sys.stdout, 1), _guarded(sys.stderr, 2)
 
 
-def _guarded(stream: TextIO | Any, fd: int) -> TextIO:
+def _guarded(stream: Any, fd: int) -> TextIO:
     if stream is None:  # closed by the shell: >&-
-        return open(os.devnull, "w", encoding="utf-8")
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the whole process
     if stream.isatty() or stream not in (sys.__stdout__, sys.__stderr__):
-        return stream
+        return cast(TextIO, stream)
     stream.flush()
     lines = stream.line_buffering or stream.write_through
     binary = io.BufferedWriter(_StandardStream(fd, "w", closefd=False))

@@ -101,7 +101,7 @@ def run(
         print_json(done.to_dict())
     elif dry_run:
         typer.echo(visible(f"would read {done.read} files ({done.bytes / 1e6:.1f} MB) into {', '.join(done.tables)}"))
-        typer.echo(visible(f"unchanged: {done.unchanged}; rows of changed files that would go: {done.removed}"))
+        typer.echo(visible(f"unchanged: {done.unchanged}; rows of changed files to be removed: {done.removed}"))
     else:
         progress(f"the tables are in {done.output}; next: barnabas report {done.output}")
 
@@ -123,11 +123,11 @@ def stream(
     every: Annotated[
         float, typer.Option("--every", help="How often to look for closed segments, in seconds.", min=0.1, metavar="SECONDS")
     ] = 10,
-    once: Annotated[bool, typer.Option("--once", help="End when what is there now is read.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop once everything that exists now is read.")] = False,
 ) -> None:
-    """Follow a folder that is recorded into: every segment once, as soon as it is closed. Ctrl-C ends it.
+    """Follow a folder of recordings: read every segment once, as soon as it is closed. Ctrl-C stops it.
 
-    Started again, it goes on where it was. Captures of other tools are read once they have rested for a minute.
+    When restarted, it continues where it stopped. Captures of other tools are read once they have not changed for a minute.
     """
     from ....captures.reading import storage
     from ....captures.spark import pipeline

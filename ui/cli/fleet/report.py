@@ -109,7 +109,7 @@ def report(
         with _tables(there) as folder, _engine(by, folder, master) as engine:
             made, left_out = make(engine, names, against, seconds)
     except KeyError:
-        raise Failure(f"--against {against!r}: no such release is known; see: barnabas versions --help") from None
+        raise Failure(f"--against {against!r}: unknown release; see: barnabas versions --help") from None
     except ValueError as error:
         raise Failure(visible(str(error))) from None
     warn(f"left out: {line}" for line in left_out)

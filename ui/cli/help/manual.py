@@ -15,9 +15,9 @@ from typing import Any, Literal, get_origin
 STATUS = {
     "0": "Done.",
     "1": "The output could not be written: the disk is full or broken.",
-    "2": "Wrong usage, or something you can mend: one line on standard error says what, where and what to do.",
+    "2": "Wrong usage, or an error you can fix: one line on standard error gives the cause, the place and the remedy.",
     "130": "Ended by Ctrl-C.",
-    "141": "The reader of the output went away, as with `| head`.",
+    "141": "The reader of the output has gone, as with `| head`.",
 }
 """What every command may end with."""
 

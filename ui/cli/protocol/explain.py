@@ -55,7 +55,7 @@ def explain(
         found = texts.find(word)
     except texts.UnknownTerm as unknown:
         near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known are {_KINDS_OF_EACH}"
-        raise Failure(f"nothing is known by the name {visible(word)}; {near}") from None
+        raise Failure(f"unknown name {visible(word)}; {near}") from None
     if as_json:
         print_json({"word": word, "found": [_plain(each) for each in found]})
         return
@@ -110,7 +110,7 @@ def _error(error: ErrorText) -> Iterator[str]:
     yield from _part("What to do", error.do)
     carriers = ["every API"] if error.every else list(error.apis) or ["no API of today; see above"]
     yield from _part("Who answers it", [", ".join(carriers)], marks=False)
-    yield from _part("Brought or changed by", [_kip_names(error.kips)] if error.kips else [], marks=False)
+    yield from _part("Introduced or changed by", [_kip_names(error.kips)] if error.kips else [], marks=False)
     yield from _also(error.see, error.alias, error.kips)
     yield from _once(error.former)
 
@@ -121,7 +121,7 @@ def _api(api: ApiText) -> Iterator[str]:
     yield _head(api.name, f"API {api.key}, sent by {_a_list(api.senders, 'and')}")
     yield from _wrapped(api.purpose)
     if api.waits:
-        yield from _part("Its answer may be held back", [api.waits], marks=False)
+        yield from _part("Its response may be delayed", [api.waits], marks=False)
     yield from _part("Worth knowing", api.notes)
     yield from _part("Versions", list(_versions(api)), marks=False)
     for name, fields in (("Request", api.request), ("Response", api.response)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....decoder.filter import Filter
 
 app = typer.Typer(
-    help="The filter language: its fields, and checking a filter.",
+    help="The filter language: list its fields, validate a filter.",
     no_args_is_help=True,
 )
 
@@ -97,12 +97,12 @@ def _reads(wanted: Filter) -> str:
         return "decided by the index, nothing is decoded"
     sides = [f"{need}s" for need in (Need.REQUEST, Need.RESPONSE) if need in wanted.needs]
     if not sides:
-        return "decided by the index and what clients and brokers say of themselves when they connect"
+        return "decided by the index and by what clients and brokers report when they connect"
     what = f"decodes {' and '.join(sides)}"
     keys = wanted.apis()
     if keys is None:
         return what + (
-            ", but for those that the index rules out" if wanted.index_part is not None else " of all exchanges"
+            ", except those that the index rules out" if wanted.index_part is not None else " of all exchanges"
         )
     names = sorted(facts.api_name(key) for key in keys)
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

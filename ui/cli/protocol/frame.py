@@ -88,7 +88,7 @@ def read_hex(text: str) -> bytes:
         return bytes.fromhex(digits)
     except ValueError:
         wrong = re.search(r"[^0-9a-fA-F]", digits)
-        why = f"{wrong[0]!r} is no hexadecimal digit" if wrong else "an odd number of digits"
+        why = f"{wrong[0]!r} is not a hexadecimal digit" if wrong else "an odd number of digits"
         raise Failure(f"--hex: {why}") from None
 
 
@@ -231,7 +231,7 @@ def encode(
     try:
         given = json.loads(sys.stdin.read() if fields == "-" else fields)
     except ValueError as error:
-        raise Failure(f"the fields are no JSON: {error}") from None
+        raise Failure(f"the fields are not JSON: {error}") from None
     if not isinstance(given, dict):
         raise Failure("the fields must be one JSON object")
     try:

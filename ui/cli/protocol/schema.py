@@ -262,7 +262,7 @@ def import_(
         Path | None, typer.Option("--output", "-o", help="Write the schema files into this directory, all of them.", metavar="PATH")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave known versions as they are, names too; only take in new ones.")
+        bool, typer.Option("--keep", help="Keep known versions and names; only add new versions.")
     ] = False,
 ) -> None:
     """Read message definitions out of Kafka's jars and show what they change in the schema.
@@ -312,7 +312,7 @@ def import_(
             (target / name).parent.mkdir(exist_ok=True)
             (target / name).write_text(files[name], "utf-8")
         typer.echo(
-            f"written to {target}; run the tests before you trust it" + (" (there were alarms)" if alarms else "")
+            f"written to {target}; run the tests before you use it" + (" (there were alarms)" if alarms else "")
         )
     elif changed:
         typer.echo("add --write to replace the schema of this package, or -o DIR to write them elsewhere")

@@ -57,7 +57,7 @@ def _lines(bridge: Bridge, everything: bool) -> list[str]:
     for path, why in bridge.left_out:
         lines.append(f"without {path}: {why}")
     if bridge.only_if_unused:
-        lines.append(f"refused where it says something: {', '.join(bridge.only_if_unused)}")
+        lines.append(f"refused unless empty: {', '.join(bridge.only_if_unused)}")
     for why in dict.fromkeys(why for _, why in bridge.refused):
         if everything or why != ENDED:
             lines.append(f"{_ranges([version for version, reason in bridge.refused if reason == why])} refused: {why}")

@@ -51,7 +51,7 @@ class _OptionsAnywhere(TyperGroup):
 
 app = typer.Typer(
     cls=_OptionsAnywhere,
-    help="Look at a running proxy and steer it, over its control API (docs/control.md).",
+    help="Inspect and control a running proxy over its control API (docs/control.md).",
     invoke_without_command=True,
 )
 URL_VARIABLE, TOKEN_VARIABLE = "BARNABAS_CONTROL_URL", "BARNABAS_CONTROL_TOKEN"
@@ -237,8 +237,8 @@ def _exchange(each: dict[str, Any], as_json: bool) -> None:
 def rules(
     add: Annotated[Path | None, typer.Option("--add", help="Add the rules of a file.", metavar="FILE")] = None,
     remove: Annotated[str, typer.Option("--remove", help="Remove a rule.", metavar="NAME")] = "",
-    enable: Annotated[str, typer.Option("--enable", help="Switch a rule on.", metavar="NAME")] = "",
-    disable: Annotated[str, typer.Option("--disable", help="Switch a rule off.", metavar="NAME")] = "",
+    enable: Annotated[str, typer.Option("--enable", help="Enable a rule.", metavar="NAME")] = "",
+    disable: Annotated[str, typer.Option("--disable", help="Disable a rule.", metavar="NAME")] = "",
     hits: Annotated[str, typer.Option("--hits", help="List a rule's newest hits instead.", metavar="NAME")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     local: Local = False,
@@ -301,9 +301,9 @@ def record(
     *,
     recording: RecordingOptions,
 ) -> None:
-    """Start, rotate or stop the recording; without either, say where it is.
+    """Start, rotate or stop the recording; without any of these, show where it is.
 
-    How it is cut and kept is as the proxy was started, where these options do not say.
+    Rotation and retention are those of the proxy's start unless these options change them.
     """
     from ....proxy.control import Control
 
@@ -311,7 +311,7 @@ def record(
         raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
     kept = {name: value for name, value in asdict(recording.config()).items() if value}
     if kept and directory is None:
-        raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time go with a directory to begin with")
+        raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time need a directory to record to")
     if directory is not None:
         answer = _ask(lambda control: control.start_recording(str(directory.absolute()), **kept))
     elif rotate:
@@ -329,12 +329,12 @@ def flight(
     reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.", metavar="TEXT")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the API returns it.")] = False,
 ) -> None:
-    """Write out what the flight recorder holds, and what follows for a while."""
+    """Write out what the flight recorder holds, and what follows shortly after."""
     answer = _ask(lambda control: control.write_flight(label, reason))
     if as_json:
         _json(answer)
     elif answer["flight"] is None:
-        raise Failure(f"no flight recording is written: {visible(answer['text'])}")
+        raise Failure(f"no flight recording was written: {visible(answer['text'])}")
     else:
         typer.echo(f"{visible(answer['flight'])}: {visible(answer['text'])}")
 

@@ -43,9 +43,9 @@ def feed(
     seconds: Seconds = None,
     local: Local = False,
 ) -> None:
-    """Print the exchanges that go through a running proxy, as they happen.
+    """Print the exchanges of a running proxy as they happen.
 
-    It comes over UDP: whoever is too slow misses some of it, and is told how much. A recording misses nothing.
+    The feed is sent over UDP: a slow reader misses part of it, and learns how much. A recording misses nothing.
     """
     from ....proxy.metrics.feed.client import subscribe
 
@@ -71,7 +71,7 @@ def joined_token(address: str, token_file: Path | None = None) -> tuple[Address,
     if token is None:
         raise Failure(
             f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
-            "the proxy says where its token is when it starts"
+            "the proxy prints where its token is when it starts"
         )
     return where, token
 
@@ -124,7 +124,7 @@ def _totals(event: Totals) -> str:
     busiest = ", ".join(f"{_api(rate.api_key)} {rate.requests}" for rate in event.rates[:4])
     return (
         f"{times.moment(time.time_ns())}  {requests}/s, {failed} errors/s, {event.connections} connections, "
-        f"{event.exchanges} exchanges in all" + (f"  ({busiest})" if busiest else "")
+        f"{event.exchanges} exchanges in total" + (f"  ({busiest})" if busiest else "")
     )
 
 

@@ -43,7 +43,7 @@ class ClientTlsOptions:
     tls_ca: Annotated[
         Path | None, option("Make certificates with the CA in this directory; the CA is made on first use.", "DIR")
     ] = None
-    tls_cert: Annotated[Path | None, option("A certificate of your own, with its chain (PEM).", "FILE")] = None
+    tls_cert: Annotated[Path | None, option("Your own certificate, with its chain (PEM).", "FILE")] = None
     tls_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
     sni_suffix: Annotated[
         str,
@@ -60,7 +60,7 @@ class BrokerTlsOptions:
 
     PANEL = "TLS with brokers"
 
-    broker_tls: Annotated[bool, option("Speak TLS to brokers. The options below imply it.")] = False
+    broker_tls: Annotated[bool, option("Use TLS to brokers. The options below imply it.")] = False
     broker_ca: Annotated[Path | None, option("CAs to trust (PEM) instead of the system's.", "FILE")] = None
     broker_cert: Annotated[Path | None, option("The proxy's own certificate, for brokers that ask (PEM).", "FILE")] = None
     broker_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
@@ -119,13 +119,13 @@ class MeterOptions:
         str, option("Address of the live feed (UDP): summaries of exchanges for subscribers, such as barnabas feed.", "HOST:PORT")
     ] = ""
     feed_token_file: Annotated[
-        Path | None, option(f"What subscribers must know (or set {TOKEN_VARIABLE}); without, a new one is made.", "FILE")
+        Path | None, option(f"A file with the subscribers' token (or set {TOKEN_VARIABLE}). By default a new token is made.", "FILE")
     ] = None
     metrics: Annotated[str, option("Serve GET /metrics for Prometheus.", "HOST:PORT")] = ""
     metrics_by: Annotated[list[str] | None, option("Count these apart, too. May be repeated.", **choices("client", "topic"))] = None
     statsd: Annotated[str, option("Send metrics to this StatsD server every second (UDP).", "HOST:PORT")] = ""
-    statsd_prefix: Annotated[str, option("What their names begin with (default barnabas).", "NAME")] = ""
-    statsd_tags: Annotated[bool, option("With tags, as DogStatsD has them.")] = False
+    statsd_prefix: Annotated[str, option("Prefix of their names (default barnabas).", "NAME")] = ""
+    statsd_tags: Annotated[bool, option("Use tags, as DogStatsD does.")] = False
 
     def config(self) -> MeterConfig | None:
         """None without any option."""
@@ -141,7 +141,7 @@ class MeterOptions:
             ("--statsd-tags", self.statsd_tags, self.statsd, "--statsd"),
         ):
             if given and not needed:
-                raise Failure(f"{name} says how: add {needs} HOST:PORT")
+                raise Failure(f"{name} needs more: add {needs} HOST:PORT")
         config = MeterConfig(
             feed=parse(self.feed, "--feed") if self.feed else None,
             feed_token=read_token(self.feed_token_file) or "" if self.feed else "",
@@ -162,7 +162,7 @@ def read_token(path: Path | None) -> str | None:
         return os.environ.get(TOKEN_VARIABLE) or None
     token = read_text(path, f"the token of {path}").strip()
     if not 0 < len(token.encode()) <= MAX_TOKEN:
-        raise Failure(f"{path} holds no token: give one line of up to {MAX_TOKEN} characters")
+        raise Failure(f"{path} does not contain a token: write one line of up to {MAX_TOKEN} characters")
     return token
 
 
@@ -180,7 +180,7 @@ class ControlOptions:
             "HOST:PORT|unix:PATH|off",
         ),
     ] = ""
-    control_values: Annotated[bool, option("Let it tell keys and values of records, too.")] = False
+    control_values: Annotated[bool, option("Let it show keys and values of records, too.")] = False
 
     def config(self) -> ControlConfig | None:
         """None if it is off."""
@@ -213,7 +213,7 @@ class TransparentOptions:
             **choices("redirect", "tproxy"),
         ),
     ] = None
-    keep_source: Annotated[bool, option("Go to the brokers with the clients' own addresses (tproxy).")] = False
+    keep_source: Annotated[bool, option("Connect to brokers from the clients' own addresses (tproxy).")] = False
 
     def config(self, broker: bool, sni_suffix: str) -> TransparentConfig | None:
         """None without transparent mode; `broker`: whether there is a --broker."""
@@ -226,7 +226,7 @@ class TransparentOptions:
                 raise Failure("which cluster? Give one of its brokers with --broker HOST:PORT")
             return None
         if broker:
-            raise Failure("--transparent goes to where each client wanted to go: leave --broker out")
+            raise Failure("--transparent uses each client's own destination: leave --broker out")
         if sni_suffix:
             raise Failure("--transparent leaves the brokers their own names, --sni-suffix gives them others: leave one out")
         with value_of("--transparent"):
@@ -266,13 +266,13 @@ class LimitOptions:
     upstream_allow: Annotated[
         list[str] | None,
         option(
-            "Connect to brokers in this network only, besides --broker: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
+            "Besides --broker, only connect to brokers in this network: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
             "May be repeated. Default: everywhere.",
             "NETWORK[:PORTS]",
         ),
     ] = None
     workers: Annotated[
-        int, option("So many relay processes share the connections, for machines with many cores.", "N", show_default=True)
+        int, option("Number of relay processes that share the connections, for machines with many cores.", "N", show_default=True)
     ] = 1
 
     def config(self) -> Limits:
@@ -305,7 +305,7 @@ class RecordingOptions:
     rotate_size: Annotated[str, option("Size of a segment (default 64MiB, or an eighth of --keep-size).", "SIZE")] = ""
     rotate_time: Annotated[str, option("Time of a segment (default 1h, or an eighth of --keep-time).", "DURATION")] = ""
     keep_size: Annotated[
-        str, option("Keep so much of the recording: the oldest segments are removed, such as 10GB.", "SIZE")
+        str, option("Keep at most this much of the recording, such as 10GB; the oldest segments are removed.", "SIZE")
     ] = ""
     keep_time: Annotated[str, option("Keep segments for so long, such as 24h or 7d.", "DURATION")] = ""
 
@@ -333,7 +333,7 @@ def snaplen(size: str) -> int | None:
     found = int(size) if size.strip().isdecimal() else amounts.size(size, "--snaplen")
     if not LEAST_SNAPLEN <= found <= MOST_SNAPLEN:
         raise Failure(
-            f"--snaplen {size}: give {LEAST_SNAPLEN} bytes, which a request's head needs, to {MOST_SNAPLEN >> 10} KiB; "
+            f"--snaplen {size}: give {LEAST_SNAPLEN} bytes(a request's header) to {MOST_SNAPLEN >> 10} KiB; "
             "leave it out to keep whole frames"
         )
     return found
@@ -364,7 +364,7 @@ class FlightOptions:
     flight_every: Annotated[
         str, option("By itself not more often than this (default: what --flight-keep says); more is counted.", "DURATION")
     ] = ""
-    flight_most: Annotated[int | None, option("By itself not while there are so many in DIR (default 20).", "N")] = None
+    flight_most: Annotated[int | None, option("Write none automatically while DIR has this many (default 20).", "N")] = None
 
     def config(self) -> FlightConfig | None:
         """None without --flight."""
@@ -400,7 +400,7 @@ class PluginOptions:
     plugin: Annotated[
         list[str] | None,
         option(
-            "A class of yours that sees and changes messages: my.py, my.py:CLASS, or the name of an installed one; "
+            "A plugin class that sees and changes messages: my.py, my.py:CLASS, or the name of an installed one; "
             "settings behind it as ?NAME=VALUE&.... May be repeated; the first is nearest to the clients. Loaded again when "
             "the file is saved.",
             "PLUGIN",
@@ -448,7 +448,7 @@ class VersionOptions:
     pretend: Annotated[
         str,
         option(
-            "To clients, brokers are of this Kafka release, as far as they serve its versions: 0.10.2, 2.8, 3.9-zk.",
+            "Present brokers to clients as this Kafka release, as far as they serve its versions: 0.10.2, 2.8, 3.9-zk.",
             "RELEASE",
             autocompletion=release_names,
         ),
@@ -490,7 +490,7 @@ class ProxyOptions:
     listen: Annotated[
         str | None,
         option(
-            "Where clients connect (default 127.0.0.1:19092). Brokers get the ports that follow; with port 0 all "
+            "Where clients connect (default 127.0.0.1:19092). Brokers get the ports that follow; with port 0, all "
             "get free ones.",
             "HOST:PORT",
         ),
@@ -499,7 +499,7 @@ class ProxyOptions:
     rules: Annotated[Path | None, option("Rules (YAML, JSON or TOML) that break traffic on purpose.", "FILE")] = None
     lossless: Annotated[bool, option("Slow traffic down rather than miss any of it in the recording.")] = False
     findings: Annotated[
-        bool | None, option("Print what is wrong in the traffic, as it happens. On by default on a terminal.")
+        bool | None, option("Print findings live. On by default on a terminal.")
     ] = None
     tls_with_clients: ClientTlsOptions = ClientTlsOptions()
     tls_with_brokers: BrokerTlsOptions = BrokerTlsOptions()
@@ -512,7 +512,7 @@ class ProxyOptions:
     snaplen: Annotated[
         str,
         option(
-            "Keep no more than so many bytes of a frame, such as 4KiB; large frames then cost less.",
+            "Keep at most this many bytes of each frame, such as 4KiB. Large frames then cost less.",
             "SIZE",
             panel=RecordingOptions.PANEL,
         ),

@@ -11,7 +11,7 @@ from ...safe import visible
 from ..common.output import print_json
 
 app = typer.Typer(
-    help="Plugins: what is installed, and whether one can be loaded.",
+    help="Plugins: list installed ones, check whether one can be loaded.",
     no_args_is_help=True,
 )
 
@@ -27,7 +27,7 @@ def list_() -> None:
         package = point.dist.name if point.dist is not None else "?"
         typer.echo(f"{visible(name)}: {visible(point.value)} ({visible(package)})")
     if not found:
-        typer.echo(f"none: no package offers one in the entry-point group {GROUP}; --plugin takes files, too")
+        typer.echo(f"no plugins installed: no package has an entry point in the group {GROUP}; --plugin also takes files")
 
 
 @app.command()

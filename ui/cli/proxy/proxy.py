@@ -41,14 +41,14 @@ def proxy(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only say whether the config file is fine.", rich_help_panel=CONFIG_FILE)
+        bool, typer.Option("--check", help="Only validate the config file.", rich_help_panel=CONFIG_FILE)
     ] = False,
     local: Local = False,
 ) -> None:
-    """Pass traffic between clients and a cluster, and see it.
+    """Pass traffic between clients and a cluster, and watch it.
 
     Point clients at the --listen address: every broker of the cluster gets a listener of its own, and the addresses
-    in responses are rewritten, so that clients stay on this side. Ctrl-C stops it; SIGHUP reads --rules and loads plugins
+    in responses are rewritten, so that clients stay on the proxy. Ctrl-C stops it; SIGHUP reads --rules and plugins
     again, SIGUSR1 writes out what the flight recorder holds.
     """
     from .running import RunningCluster, run
@@ -60,7 +60,7 @@ def proxy(
 
     if config is None:
         if check:
-            raise Failure("--check looks at a config file: give one with --config FILE")
+            raise Failure("--check validates a config file: give it with --config FILE")
         clusters = [cluster("", options)]
     else:
         given = {name for name in context.params if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....plugins.rules.rules import Rule, RuleError
 
 app = typer.Typer(
-    help="Fault rules: check a file, try it on a capture, list ready ones.",
+    help="Fault rules: validate a file, try it on a capture, list recipes.",
     no_args_is_help=True,
 )
 
@@ -121,7 +121,7 @@ def try_(
 ) -> None:
     """Show what rules would have done to the exchanges of a capture: which match, which fire, and what happens then.
 
-    Nothing is sent. The counts run as they would have in the proxy, in the order of the requests; what clients would have
+    Nothing is sent. Counts run as in the proxy, in the order of the requests. How clients would have
     done otherwise after a fault is not known.
     """
     from ....plugins.rules.rule_engine import RuleEngine

@@ -45,10 +45,10 @@ def sniff(
     *,
     recording: RecordingOptions,
 ) -> None:
-    """Record passively: no client is pointed anywhere, nothing is changed. Ctrl-C ends it.
+    """Record passively: no client is reconfigured, nothing is changed. Ctrl-C stops it.
 
     The recording grows while it runs: barnabas ui DIR shows it live. Needs root, CAP_NET_RAW, or a dumpcap that your
-    user may run. Packets that the system dropped are counted and said. A full disk ends nothing: counting goes on, and
+    user may run. Packets that the system dropped are counted and shown. A full disk does not end it: counting goes on, and
     so does the recording once there is room. For TLS connections use barnabas proxy, or capture with dumpcap and give
     barnabas import the clients' key log.
     """

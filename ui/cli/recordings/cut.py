@@ -42,7 +42,7 @@ def cut(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Sent at this time or earlier.", metavar="TIME")] = None,
     connection: Annotated[
-        list[int] | None, typer.Option("--connection", help="On this connection. May be repeated.", metavar="N")
+        list[int] | None, typer.Option("--connection", help="Only this connection. May be repeated.", metavar="N")
     ] = None,
     exchanges: Annotated[
         str | None,
@@ -52,7 +52,7 @@ def cut(
         bool,
         typer.Option(
             "--with-handshakes/--without-handshakes",
-            help="Keep what these connections began with: ApiVersions and SASL.",
+            help="Keep the start of these connections: ApiVersions and SASL.",
         ),
     ] = True,
     redact: Redact = True,
@@ -63,7 +63,7 @@ def cut(
 ) -> None:
     """Cut a part out of a capture: whole exchanges, as they were, with their times, connections and notes.
 
-    What is given must all be so. barnabas merge puts parts together again.
+    All given conditions must hold. barnabas merge joins parts again.
     """
     from ....captures.transform.cut import Cut, CutSelection
     from ....captures.transform.write import Writer
@@ -87,7 +87,7 @@ def cut(
                 events = found.events()
                 first = next(events, None)
             if first is None:
-                raise Failure(f"nothing of the {found.of_exchanges} exchanges is in that part; nothing was written")
+                raise Failure(f"none of the {found.of_exchanges} exchanges match; nothing was written")
             writer.write(first)
             for event in events:
                 writer.write(event)

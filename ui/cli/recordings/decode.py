@@ -63,7 +63,7 @@ def decode(
         if capture is not None or request == response:
             raise Failure("--hex takes one of --request and --response, and no capture")
         if filter_ is not None:
-            raise Failure("--filter selects exchanges of a capture, and --hex is one message")
+            raise Failure("--filter selects exchanges of a capture, but --hex is one message")
         if as_json + tree + hexmap > 1:
             raise Failure("--json, --tree and --hexmap exclude each other")
         form = "json" if as_json else "hexmap" if hexmap else "tree"
@@ -71,7 +71,7 @@ def decode(
         show_frame(hex_, what, form, Presenter(show_values, schemas=schemas_of(schema or [], registry)))
         return
     if capture is None:
-        raise Failure("what is to be decoded? Give a capture, or --hex with --request or --response")
+        raise Failure("nothing to decode: give a capture, or --hex with --request or --response")
     schemas = schemas_of(schema or [], registry)
     wanted = None if filter_ is None else compiled(filter_)
     with open_or_fail(capture) as opened:

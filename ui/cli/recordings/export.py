@@ -64,7 +64,7 @@ def export(
     ] = "exchanges",
     filter_: FilterText = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", help="Which columns, in this order; see --list.", metavar="NAME,...")
+        str | None, typer.Option("--columns", help="The columns, in this order; see --list.", metavar="NAME,...")
     ] = None,
     bodies: Annotated[
         bool, typer.Option("--bodies", help="The decoded request and response (with the table exchanges).")
@@ -84,9 +84,9 @@ def export(
     listing: Annotated[bool, typer.Option("--list", help="List the tables and their columns.")] = False,
     local: Local = False,
 ) -> None:
-    """Write a view of a capture as JSON lines, CSV or Parquet, or one exchange as a Python program, a pytest case or a dump.
+    """Write a table of a capture as JSON lines, CSV or Parquet, or one exchange as a Python program, a pytest case or a dump.
 
-    Secrets are masked, and what records say is left out unless --show-values asks for it. A file is there when it is
+    Secrets are masked, and contents of records are left out without --show-values. A file appears once it is
     complete; Ctrl-C leaves nothing.
     """
     from ....captures import tables
@@ -144,7 +144,7 @@ def _export_table(
     from ....captures.export import Format, check, write
 
     if form is Format.PARQUET and str(output) == "-" and sys.stdout.isatty():
-        raise Failure("Parquet is not for a terminal: give -o FILE")
+        raise Failure("Parquet cannot be shown on a terminal: give -o FILE")
     try:
         check(form)
     except tables.MissingLibrary as error:
@@ -221,7 +221,7 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
 
 
 def _is_there(path: Path) -> Failure:
-    return Failure(f"{visible(str(path))} is there already: give another name, or --force to replace it")
+    return Failure(f"{visible(str(path))} already exists: give another name, or --force to replace it")
 
 
 def _export_exchange(

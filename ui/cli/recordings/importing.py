@@ -41,9 +41,9 @@ def import_(
     filter_: FilterText = None,
     redact: Redact = True,
 ) -> None:
-    """Make a recording out of captures by tcpdump, Wireshark, scapy and others: segments with an index, which open at once.
+    """Convert captures of tcpdump, Wireshark, scapy and others to a recording: segments with an index, which open at once.
 
-    Times and addresses stay. Secrets that a pcapng file holds itself are used. Ctrl-C leaves a recording of what was
+    Times and addresses stay. TLS secrets in a pcapng file are used. Ctrl-C leaves a recording of what was
     read so far. Other commands take such captures directly, too.
     """
     wanted = compiled(filter_) if filter_ is not None else None
@@ -101,12 +101,12 @@ def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[CaptureSour
         for path in paths:
             with cannot_read(path, "give pcap or pcapng files, or - for standard input"):
                 if path.is_dir():
-                    raise IsADirectoryError(21, "it is a directory, give its files")
+                    raise IsADirectoryError(21, "it is a directory: give its files")
                 sources.append(CaptureSource(path))
         for source in sources:
             with cannot_read(source.path):
                 if read_identity(source.file, str(source.path)) is not None:
-                    raise Failure(f"{visible(str(source.path))} is a recording already: open it as it is")
+                    raise Failure(f"{visible(str(source.path))} is already a recording: open it directly")
         sources.sort(key=first_time)
         sources = decrypted(sources, keylog)
         yield sources

@@ -26,7 +26,7 @@ def index(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is found; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
 ) -> None:
-    """Verify a recording, and make its indexes anew where they are missing or wrong.
+    """Verify a recording, and rebuild indexes that are missing or wrong.
 
     Every byte is held to the sums that were recorded with it, and every record of an index to the frames it speaks of.
     Damaged bytes are told with their places; everything around them can be read. Segments themselves are never

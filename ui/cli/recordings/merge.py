@@ -31,7 +31,7 @@ def merge(
         list[str] | None,
         typer.Option(
             "--shift",
-            help="Put the clock of one capture forward or back: FILE=+1.5s, FILE=-200ms.",
+            help="Shift the clock of one capture: FILE=+1.5s, FILE=-200ms.",
             metavar="FILE=TIME",
         ),
     ] = None,
@@ -42,7 +42,7 @@ def merge(
 ) -> None:
     """Put captures together by time: of several proxies, of several brokers, or the parts of one.
 
-    Every connection stays one of its own. Where two captures hold one with the same two ends at the same time, the client
+    Every connection stays separate. Where two captures have a connection with the same ends at the same time, the client
     of the second is shown as HOST#2, or after its capture's number.
     """
     from ....captures.transform.merge import Merge, MergeInput
@@ -77,7 +77,7 @@ def merge(
         lines = [summary_line(writer, f" from {counted(len(sources), 'capture')}", output)]
         if merged.renamed:
             lines.append(
-                f"{counted(merged.renamed, 'connection')} had the ends of another one: their clients end with #N"
+                f"{counted(merged.renamed, 'connection')} had the same ends as another: their clients end with #N"
             )
         print_summary(as_json, summary, lines)
 
@@ -88,8 +88,8 @@ def _shift(text: str, captures: list[Path]) -> tuple[Path, int]:
     name, _, by = text.rpartition("=")
     found = literals.number(by.removeprefix("+"), "" if by[-1:].isalpha() else "s")
     if not name or found is None or found.unit != "time":
-        raise Failure(f"--shift {visible(text)}: it looks like FILE=+1.5s or FILE=-200ms")
+        raise Failure(f"--shift {visible(text)}: give FILE=+1.5s or FILE=-200ms")
     for path in captures:
         if name in (str(path), path.name):
             return path, int(found.value)
-    raise Failure(f"--shift {visible(text)}: {visible(name)} is none of the captures")
+    raise Failure(f"--shift {visible(text)}: {visible(name)} is not one of the captures")

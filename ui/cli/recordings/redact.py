@@ -60,7 +60,7 @@ def redact(
     salt: Annotated[
         str | None,
         typer.Option(
-            "--salt", help="Captures with one salt get the same pseudonyms. Without it: a random one.", metavar="TEXT"
+            "--salt", help="Captures with one salt get the same pseudonyms. Default: a random one.", metavar="TEXT"
         ),
     ] = None,
     salt_file: Annotated[
@@ -75,8 +75,8 @@ def redact(
 ) -> None:
     """Make a capture that can be shared: names, addresses and contents become pseudonyms of the same length.
 
-    Equal stays equal, sizes and CRCs stay valid, everything still decodes. What cannot be decoded is blanked. Passwords,
-    tokens and other secrets of the protocol are masked always.
+    Equal names stay equal, sizes and CRCs stay valid, everything still decodes. What cannot be decoded is blanked. Passwords,
+    tokens and other secrets of the protocol are always masked.
     """
     from ....captures.transform.pseudonyms import Pseudonyms
     from ....captures.transform.redact import Redaction
@@ -172,8 +172,8 @@ def _refuse(verdict: Verification) -> None:
     more = len(verdict.left) - len(shown)
     lines = "\n".join([*shown, *([f"  and {more} more"] if more else [])])
     raise Failure(
-        f"{counted(len(verdict.left), 'name')} of {verdict.searched} would still be in the result, so it was not written:\n"
-        f"{lines}\nCut the exchanges that hold them out (barnabas cut), or take the result as it is with --no-verify."
+        f"{counted(len(verdict.left), 'name')} of {verdict.searched} would remain in the result, so it was not written:\n"
+        f"{lines}\nLeave out the exchanges with them (barnabas cut), or accept the result with --no-verify."
     )
 
 
@@ -185,17 +185,17 @@ def _lines(writer: Writer, redaction: Redaction, verdict: Verification | None, o
     if counts["blanked_bytes"] or counts["telemetry"]:
         telemetry = f", {counts['telemetry']} telemetry pushes emptied" if counts["telemetry"] else ""
         lines.append(
-            f"blanked, since nobody can say what is in it: {counts['blanked_bytes']:,} bytes, "
+            f"blanked, because its content is unknown: {counts['blanked_bytes']:,} bytes, "
             f"{counted(counts['blanked_frames'], 'whole frame')} among them{telemetry}"
         )
     if verdict is None:
         lines.append("not verified (--no-verify)")
         return lines
-    unsure = f"; {verdict.unsure} are words of Kafka's as well, and were not searched for" if verdict.unsure else ""
+    unsure = f"; {verdict.unsure} are also words of Kafka, and were not searched for" if verdict.unsure else ""
     skipped = f"; {verdict.skipped} were too many to search for without numpy" if verdict.skipped else ""
     lines.append(f"verified: {len(verdict.left)} of {verdict.searched} originals are left{unsure}{skipped}")
     for original, places in list(verdict.left.items())[:_LEFT_SHOWN]:
         lines.append(
-            f"  {visible(original)!r} {sum(places.values())} times: it stands in something that was not asked for"
+            f"  {visible(original)!r} {sum(places.values())} times: it is in a kind that was not selected"
         )
     return lines

@@ -55,7 +55,7 @@ class PaceOptions:
         Order,
         option(
             "What a request waits for: all answers that were recorded before it; those of its connection; or only "
-            "those that tell an id it needs.",
+            "those with an id it needs.",
             show_default=True,
         ),
     ] = Order.RECORDED
@@ -80,7 +80,7 @@ class SelectionOptions:
         "Only exchanges that match this filter; see: barnabas filter fields.", "FILTER", autocompletion=filter_words
     )] = None
     include_admin: Annotated[bool, option("Also what alters or deletes.")] = False
-    include_internal: Annotated[bool, option("Also what brokers say to each other.")] = False
+    include_internal: Annotated[bool, option("Also requests between brokers.")] = False
     include_sasl: Annotated[bool, option("Also logins as recorded (unless masked).")] = False
     include_refused: Annotated[
         bool, option("Also what was refused of Produce requests and joins, and sent again by the client.")
@@ -224,7 +224,7 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
     for text in texts or ():
         old, equals, new = text.partition("=")
         if not equals or not old or not new:
-            raise Failure(f"{option} {text!r} is no A=B: the recorded name, and the name at the target")
+            raise Failure(f"{option} {text!r} is not A=B: the recorded name and the name at the target")
         found[old] = new
     return found
 

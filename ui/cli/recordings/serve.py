@@ -49,7 +49,7 @@ def serve(
         str,
         typer.Option(
             "--listen",
-            help="Where clients connect. Further brokers get the ports that follow; with port 0 all get free ones.",
+            help="Where clients connect. More brokers get the following ports; with port 0, all get free ones.",
             metavar="HOST:PORT",
         ),
     ] = "127.0.0.1:19092",
@@ -104,9 +104,9 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer clients from a recording, without a broker: a test that was recorded once runs offline.
+    """Answer clients from a recording, without a broker: a test recorded once then runs offline.
 
-    Ctrl-C ends it; the summary lists the recorded answers that nobody used. Exit status 0, or 1 when requests had no recorded
+    Ctrl-C stops it; the summary lists the recorded answers that were not used. Exit status 0, or 1 when requests had no recorded
     answer (misses), or records differed (--contents check), or 2 for errors.
     """
     from ....captures.serving import OfferMode
@@ -191,7 +191,7 @@ def summary_lines(served: Served) -> list[str]:
         if len(unused) > _UNUSED_SHOWN:
             lines.append(f"  and {len(unused) - _UNUSED_SHOWN} more (--json lists all)")
     if served.differences:
-        lines.append(f"{len(served.differences)} records were produced otherwise than recorded")
+        lines.append(f"{len(served.differences)} records differ from the recorded ones")
     total = len(served.misses)
     lines.append(
         f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary.misses.items()) if total else "")

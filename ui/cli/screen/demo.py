@@ -26,7 +26,7 @@ BROKERS = 3
 
 def demo(
     headless: Annotated[
-        bool, typer.Option("--headless", help="A live table instead of the screen; needs no terminal.")
+        bool, typer.Option("--headless", help="Show a live table instead of the screen. Needs no terminal.")
     ] = False,
     seconds: Seconds = None,
     record: Annotated[
@@ -85,7 +85,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     except KeyboardInterrupt:
         pass
     except (ChildFailed, ProxyError) as error:
-        raise Failure(f"the demo cannot start: {error}") from None
+        raise Failure(f"the demo could not start: {error}") from None
     finally:
         print("stopping the clients ...", flush=True)
         clients = _end(traffic)

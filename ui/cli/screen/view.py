@@ -37,7 +37,7 @@ def ui(
         typer.Option("--record", help="Record into this directory from now on (with --attach).", metavar="DIR"),
     ] = None,
     allow_edit: Annotated[
-        bool, typer.Option("--allow-edit", help="With --attach: rules may be changed from the screen.")
+        bool, typer.Option("--allow-edit", help="With --attach: allow changes of rules.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of the screen.")] = False,
     theme: Annotated[
@@ -88,10 +88,10 @@ def ui(
         end_with_parent(served)
         options["locked"] = not allow_edit
     if web and plain:
-        raise Failure("--web is the screen in a browser, --plain is lines: one of them")
+        raise Failure("--web and --plain exclude each other")
     if feed:
         if capture is not None or attach:
-            raise Failure("--feed is for the screen alone: without a capture or --attach")
+            raise Failure("--feed excludes a capture and --attach")
         if web:
             from .web import serve_pages
 
@@ -101,7 +101,7 @@ def ui(
         return
     if attach:
         if capture is not None:
-            raise Failure("either a capture or --attach: a proxy's recording is found by itself")
+            raise Failure("give a capture or --attach, not both: --attach finds the proxy's recording")
         if web:
             from .web import serve_pages
 
@@ -113,9 +113,9 @@ def ui(
         _show_proxy(attach, record, allow_edit, plain or not on_terminal(), options)
         return
     if capture is None:
-        raise Failure("say what to look at: a recording or pcap file, or --attach newest for a running proxy")
+        raise Failure("nothing to show: give a recording or a pcap file, or --attach newest for a running proxy")
     if record is not None or allow_edit:
-        raise Failure("--record and --allow-edit are for --attach: a recording is not changed")
+        raise Failure("--record and --allow-edit need --attach")
     if not (plain or web):
         show_capture(capture, options)
         return
@@ -140,7 +140,7 @@ def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
 
     where, token = joined_token(feed)
     if plain or not on_terminal():
-        raise Failure("--feed is for the screen; lines are printed by: barnabas feed")
+        raise Failure("--feed needs a terminal; barnabas feed prints lines")
     receiver = FeedListener(where, token)
     receiver.start()
     capture = receiver.capture

@@ -57,7 +57,7 @@ def _round(
             edited = _in_editor(_commented(remarks, fault) + text)
         app.refresh(layout=True)
     except SuspendNotSupported:  # a browser, or no terminal at all
-        app.notify("There is no terminal here for an editor of your own: the text is edited in this box.", timeout=5)
+        app.notify("An external editor needs a terminal: edit the text in this box.", timeout=5)
         app.push_screen(Write(question, text, fault), written)
         return
     if edited.fault:
@@ -103,7 +103,7 @@ def _in_editor(text: str) -> Edited:
         except OSError as error:
             return Edited(text, f"the editor {visible(command[0])!r} cannot be started: {error.strerror}; set $EDITOR")
         if code:
-            return Edited(text, f"the editor ended with code {code}: nothing was taken")
+            return Edited(text, f"the editor ended with code {code}: nothing was changed")
         return Edited(path.read_text("utf-8", "replace"))
     finally:
         path.unlink(missing_ok=True)

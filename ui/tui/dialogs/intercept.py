@@ -55,11 +55,11 @@ class InterceptBox(Dialog[InterceptRequest | None]):
     def compose(self) -> ComposeResult:
         text, side, seconds = self._first
         box = Vertical(
-            Static("Hold what this filter selects; empty: hold nothing any more", markup=False),
+            Static("Hold what this filter selects; empty: turn holding off", markup=False),
             Input(text, placeholder="api == Produce and topic == orders", id="filter"),
             Static("Which side: request, response or both", markup=False),
             Input(side, id="side"),
-            Static("Seconds; a frame that nobody has decided about goes on then, as it came", markup=False),
+            Static("Seconds; without a decision, the frame is then passed on unchanged", markup=False),
             Input(seconds, id="seconds"),
             self._verdict,
         )
@@ -99,7 +99,7 @@ class InterceptBox(Dialog[InterceptRequest | None]):
         if isinstance(found, str):
             self._verdict.update(Text(f"! {visible(found)}", palette.error))
         else:
-            self._verdict.update(Text("ok" if found.filter else "nothing is held any more", palette.ok))
+            self._verdict.update(Text("ok" if found.filter else "nothing is held now", palette.ok))
 
     @on(Input.Submitted)
     def _done(self) -> None:
@@ -112,7 +112,7 @@ def ask_intercept(screen: AppScreen[Any], text: str) -> None:
     """Show the dialog, with `text` as the filter unless there is an intercept already."""
     session, queue = screen.session, screen.session.held
     if session.control is None:
-        screen.notify("This is a recording: frames are held in a proxy that runs (--attach).", timeout=4)
+        screen.notify("This is a recording: frames can only be held in a running proxy (--attach).", timeout=4)
     elif not session.allow_edit:
         screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
     else:
@@ -157,7 +157,7 @@ def remove_intercepts(screen: AppScreen[Any]) -> None:
         queue.own.clear()
 
     if numbers:
-        _do(screen, change, "nothing is intercepted any more")
+        _do(screen, change, "interception is off")
 
 
 def _do(screen: AppScreen[Any], change: Callable[[Control], None], done: str) -> None:

@@ -34,7 +34,7 @@ def compare(screen: AppScreen[Any], row: Row | None) -> None:
     if first.number == row.number:
         found = before_it(session.capture, row)
         if found is None:
-            screen.notify("There is no exchange of this API before it.", timeout=3)
+            screen.notify("There is no earlier exchange of this API.", timeout=3)
             return
         first = found
     screen.app.push_screen(ComparisonScreen(session.capture, first, row))

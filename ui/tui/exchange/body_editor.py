@@ -85,7 +85,7 @@ def parse_value(field: FieldPlan, text: str) -> Json:
     try:
         items = yaml.safe_load(text)
     except yaml.YAMLError:
-        raise BadValue(f"this is no list: {expected_input(field)}") from None
+        raise BadValue(f"this is not a list: {expected_input(field)}") from None
     if not isinstance(items, list):
         raise BadValue(f"expected a list in [ ]: {expected_input(field)}")
     return check_value(field, items)
@@ -152,9 +152,9 @@ def _whole_number(field: FieldPlan, value: Json) -> int:
         try:
             value = int(value.strip(), 0)
         except ValueError:
-            raise BadValue(f"{value!r} is no whole number: {expected_input(field)}") from None
+            raise BadValue(f"{value!r} is not a whole number: {expected_input(field)}") from None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadValue(f"{value!r} is no whole number: {expected_input(field)}")
+        raise BadValue(f"{value!r} is not a whole number: {expected_input(field)}")
     if not low <= value <= high:
         raise BadValue(f"{value} does not fit an {field.type}: {low:,} to {high:,}")
     return value
@@ -254,7 +254,7 @@ class _Builder:
         if value is None:
             return "null", "muted"
         if masked(value):
-            return "secret, masked: it goes on as it is", "masked"
+            return "secret, masked: it is passed on unchanged", "masked"
         if field.array:
             return visible(format_value(field, value)), "string"
         if is_error_code(field):

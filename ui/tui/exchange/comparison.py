@@ -166,7 +166,7 @@ class ComparisonScreen(SideScreen):
             return isinstance(pair, FieldPair) and not pair.same and not pair.volatile
 
         if not self.list.move_to_next(step, differs):
-            self.notify("There is no difference but those that come with any two runs.", timeout=3)
+            self.notify("The only differences are those between any two runs.", timeout=3)
 
     def action_swap(self) -> None:
         self.a, self.b = self.b, self.a

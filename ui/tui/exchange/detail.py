@@ -63,20 +63,20 @@ def related(capture: Capture, row: Row) -> list[Related]:
     if row.error or row.state == "no_response":
         for again in later[:1]:
             add(f"tried again{'' if again.error or again.state != 'paired' else ', with success'}", again)
-        add("tried again, with success", next((r for r in later if not r.error and r.state == "paired"), None))
+        add("retried successfully", next((r for r in later if not r.error and r.state == "paired"), None))
         if row.api_key != _API_VERSIONS:
-            add("tried again with another version", next((r for r in later if r.api_version != row.api_version), None))
+            add("retried with another version", next((r for r in later if r.api_version != row.api_version), None))
     else:
         failed = [r for r in before if r.error and r.api_key == row.api_key and r.client_id == row.client_id]
         add("failed before", failed[-1] if failed else None)
     on = row.connection
-    add("before it on this connection", next((r for r in reversed(before) if r.connection == on), None))
-    add("behind it on this connection", next((r for r in behind if r.connection == on), None))
-    add("the error before, anywhere", next((r for r in reversed(before) if r.error), None))
+    add("previous on this connection", next((r for r in reversed(before) if r.connection == on), None))
+    add("next on this connection", next((r for r in behind if r.connection == on), None))
+    add("the previous error, anywhere", next((r for r in reversed(before) if r.error), None))
     add("the next error, anywhere", next((r for r in behind if r.error), None))
     first = next(iter(select(capture, compile(f"conn == {on} and api == ApiVersions"))), None)
     if first is not None and first != row.number:
-        add("what this connection was offered", rows[first])
+        add("versions offered on this connection", rows[first])
     return found
 
 
@@ -98,7 +98,7 @@ def why(exchange: Exchange, palette: Palette, width: int) -> Text:
             since = f"since Kafka {of.since}" if of.since else "in no release"
             text.append(f"  - v{of.version}: {since}{f', gone in {of.removed}' if of.removed else ''}\n")
     else:
-        text.append(f"API {exchange.api_key} is not known: newer than what this knows, or no Kafka.\n")
+        text.append(f"API {exchange.api_key} is unknown: a newer Kafka, or not Kafka.\n")
     return text
 
 
@@ -109,11 +109,11 @@ def _codes(exchange: Exchange) -> list[int]:
 
 def _error(text: Text, code: int, api: str, palette: Palette, width: int) -> None:
     if code not in facts.errors():
-        text.append(f"{code}: an error code of no known release\n\n", palette.error)
+        text.append(f"{code}: an error code unknown to all releases\n\n", palette.error)
         return
     found = explain.error(code)
     text.append(f"{found.name} ({code})", palette.error)
-    again = "clients may try again" if found.retriable else "trying again gives the same"
+    again = "clients may retry" if found.retriable else "retrying will not help"
     text.append(f"  {again}\n", palette.muted)
     text.append(_wrapped(found.what, width))
     causes = [c for c in found.causes if c.api in (None, api)]
@@ -249,7 +249,7 @@ class DetailScreen(AppScreen[int]):
         errors = list(message.errors()) if message is not None else []
         if row.error:
             fact = facts.errors().get(row.error)
-            again = "clients may try again" if fact and fact.retriable else "trying again gives the same"
+            again = "clients may retry" if fact and fact.retriable else "retrying will not help"
             kind = (
                 "not in any known release" if fact is None else f"{'' if fact.retriable else 'not '}retriable: {again}"
             )
@@ -259,7 +259,7 @@ class DetailScreen(AppScreen[int]):
         if notes:
             cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
         elif row.changed:
-            cells.append(("  changed on the way: client and broker saw different bytes", "waiting"))
+            cells.append(("  changed by the proxy: client and broker saw different bytes", "waiting"))
         if row.surplus:
             both = zip(self.exchange.surplus, ("request", "response"), strict=True)
             sides = [f"{n} B behind the {s}" for n, s in both if n]
@@ -382,7 +382,7 @@ class DetailScreen(AppScreen[int]):
             return
         found = related(self.capture, row)
         if not found:
-            self.notify("Nothing here is related to it.", timeout=2)
+            self.notify("No related exchange.", timeout=2)
             return
         rows = self.capture.rows()
 

@@ -79,7 +79,7 @@ def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, sho
         for event in found.events():
             writer.write(event)
         writer.close()
-    return f"{found.exchanges:,} exchange{'' if found.exchanges == 1 else 's'}, and how their connections began"
+    return f"{found.exchanges:,} exchange{'' if found.exchanges == 1 else 's'}, with the start of their connections"
 
 
 def _rows(source: Path, target: Path, shown: str) -> str:
@@ -109,7 +109,7 @@ def _named(screen: AppScreen[Any], way: ExportFormat, name: str | None) -> None:
     path = Path(name.strip()).expanduser()
     if os.path.lexists(path):
         sure = lambda yes: _write(screen, way, path) if yes else None  # noqa: E731
-        screen.app.push_screen(Confirm(f"{path} is there already. Replace it?"), sure)
+        screen.app.push_screen(Confirm(f"{path} already exists. Replace it?"), sure)
     else:
         _write(screen, way, path)
 
@@ -134,7 +134,7 @@ def _made(way: ExportFormat, path: Path) -> tuple[str, bool]:
     try:
         return f"{way.make(path)} in {visible(str(path))}", False
     except NoProgram as error:
-        return f"It cannot be exported so: {visible(str(error))}", True
+        return f"It cannot be exported: {visible(str(error))}", True
     except OSError as error:
         return f"{visible(str(path))} cannot be written: {visible(error.strerror or str(error))}", True
     except ValueError as error:

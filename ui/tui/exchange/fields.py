@@ -530,7 +530,7 @@ def _made(
     cut = exchange.response_cut if direction is Direction.RESPONSE else exchange.request_cut
     try:
         if direction is Direction.RESPONSE and exchange.state == "orphan":
-            raise DecodeError("without its request nobody can say which API this answers", path="", offset=4)
+            raise DecodeError("without its request, the API of this response is unknown", path="", offset=4)
         if cut:
             raise cut_fault(direction, frame, key, version, cut)
         if direction is Direction.REQUEST:

@@ -103,7 +103,7 @@ def send(address: Address, message: Message) -> Sent:
                 return Sent(client, time.monotonic_ns() - began, False)
             size = int.from_bytes(_exactly(connection, 4), "big")
             if not 4 <= size <= MAX_FRAME:
-                raise NotSent(f"what came back from {where} is no answer: does the proxy speak TLS there?")
+                raise NotSent(f"what came back from {where} is not a response: does the proxy use TLS there?")
             answer = _exactly(connection, size)
         except TimeoutError:
             raise NotSent(f"no answer came from {where} in {ANSWER_SECONDS:g} s") from None

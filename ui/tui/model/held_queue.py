@@ -241,6 +241,6 @@ class HeldQueuePoller:
             self._log(f"held: {frame.name()}, connection {frame.connection}", False)
         for frame in gone:
             if frame.left() < 1:
-                self._log(f"held {frame.name()}: nobody decided, so it went on as it came", True)
+                self._log(f"held {frame.name()}: no decision in time, so it was passed on unchanged", True)
         if new or gone or len(self._queue) or before != (len(self._queue), answer.fault, bool(answer.intercepts)):
             self._changed()

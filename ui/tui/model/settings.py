@@ -82,7 +82,7 @@ def parse_settings(text: str) -> ScreenSettings:
     known = ("keys", "theme", "columns", "filters", "colours")
     for name in found:
         if name not in known:
-            raise BadSettings(f"{name!r} is no setting; there are {', '.join(known)}")
+            raise BadSettings(f"{name!r} is not a setting; there are {', '.join(known)}")
     theme = found.get("theme", "")
     if theme and theme not in THEMES:
         raise BadSettings(f"there is no theme {theme!r}; there are {', '.join(THEMES)}")

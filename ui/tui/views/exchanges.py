@@ -117,7 +117,7 @@ class ExchangesScreen(View):
         if row is not None:
             self.about.show(row_details(row), [(f" ? {note} ", "undecoded")] if note else [])
         elif self.view.find is not None:
-            more = "so far. Esc shows all" if self.view.searching else "none matches. Esc shows all again."
+            more = "so far. Esc shows all" if self.view.searching else "no match. Esc shows all again."
             self.about.show([(f" {self.view.searched:,} exchanges searched, {more}", "waiting")])
         else:
             self.about.show([(f" {note}", "undecoded")] if note else [])
@@ -308,7 +308,7 @@ class ExchangesScreen(View):
         if row is None or column is None:
             return
         if column.field == "":
-            self.notify("Left and right choose a column first.", timeout=2)
+            self.notify("Choose a column first, with left and right.", timeout=2)
             return
         term = cell_term(row, column.field)
         if not term:
@@ -372,7 +372,7 @@ class ExchangesScreen(View):
             self.notify(visible(str(fault)), severity="error", timeout=4)
             return
         if text and not self.capture.has_frames and is_slow(text):
-            self.notify("This filter asks for messages, and a feed has summaries only.", severity="error", timeout=4)
+            self.notify("This filter needs messages, but a feed has summaries only.", severity="error", timeout=4)
             return
         text = self._with_errors(text)
         following = self.list.following
@@ -392,7 +392,7 @@ class ExchangesScreen(View):
 def nothing_yet(session: Session) -> str:
     """The text for a proxy without traffic so far, or a capture without an exchange."""
     if session.live and not session.grows and session.capture.live:
-        return f"No exchange so far; it is still being read.\n\n{visible(str(session.capture.path))}"
+        return f"No exchanges so far; still reading.\n\n{visible(str(session.capture.path))}"
     if session.grows:
         return (
             f"Listening, 0 exchanges so far.\n\n{session.title}\n\n"
@@ -401,4 +401,4 @@ def nothing_yet(session: Session) -> str:
             "Plain TCP only, unless the proxy was given certificates: a client that\n"
             "speaks TLS to a plain port shows up as not Kafka."
         )
-    return f"No exchange in this capture.\n\n{visible(str(session.capture.path))}"
+    return f"No exchanges in this capture.\n\n{visible(str(session.capture.path))}"

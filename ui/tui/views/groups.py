@@ -34,7 +34,7 @@ _ROLES: dict[Step, Role] = {
     Step.ERROR: "error",
 }  # fmt: skip
 LEGEND = (
-    "J joins j joined  S syncs s synced  h heartbeat  c commit  r told of a rebalance  ! error  L leaves  d dropped  "
+    "J joins j joined  S syncs s synced  h heartbeat  c commit  r rebalance reported  ! error  L leaves  d dropped  "
     "x connection ended  = waits"
 )
 _FIXED = 25  # cells of a member's line besides its name and timeline
@@ -69,13 +69,13 @@ class GroupsScreen(View):
     def empty_text(self) -> str:
         result = self.session.analysis.result
         if result.fault:
-            return f"Groups cannot be found out.\n\n{visible(result.fault)}"
+            return f"Groups are not available.\n\n{visible(result.fault)}"
         if result.groups.all():
             return ""
         if self.session.unread:
             return f"Reading: {result.progress:.0%}, no group so far."
         return (
-            "No consumer group in this traffic: nobody has sent JoinGroup, SyncGroup, Heartbeat or a group heartbeat."
+            "No consumer group in this traffic: no client has sent JoinGroup, SyncGroup, Heartbeat or a group heartbeat."
         )
 
     def state_cells(self) -> list[Cell]:

@@ -41,15 +41,15 @@ MOST_INTERCEPTS = 3
 WIDE_FROM, STACKED_BELOW = 150, 100
 """Columns of the screen: from the first on, 16 bytes to a line beside the fields; below the second, 8 below them."""
 FOR_A_FILE = (
-    "Frames are held in a proxy that runs; this is a recording.\n\n"
-    "This screen on a proxy that runs:\n"
+    "Frames can only be held in a running proxy; this is a recording.\n\n"
+    "This screen on a running proxy:\n"
     "  barnabas ui --attach newest --allow-edit"
 )
 NOTHING = (
     "Nothing is intercepted: all frames pass.\n\n"
-    "i says what is to be held, by a filter: requests before they are forwarded,\n"
+    "i sets what to hold, by a filter: requests before they are forwarded,\n"
     "responses before they are delivered. Only the connection of a held frame waits,\n"
-    "and a frame that nobody decides about goes on as it came when its time is up."
+    "and without a decision it is passed on unchanged when its time is up."
 )
 
 
@@ -111,7 +111,7 @@ class HeldBytes(HexView):
             except ControlError as error:
                 found = visible(str(error))
             except KeyError:
-                found = "The proxy is an older one, which tells no bytes."
+                found = "The proxy is an older one, which sends no bytes."
             self.app.call_from_thread(self._take, number, found)
 
         self.run_worker(work, thread=True, exclusive=True, group="bytes", exit_on_error=False)
@@ -256,7 +256,7 @@ class HeldScreen(View):
         tree = self.fields_tree
         if frame is None:
             tree.body = None
-            tree.show(Tree(note="Nothing is held just now." if self.queue.intercepts else ""))
+            tree.show(Tree(note="Nothing is held now." if self.queue.intercepts else ""))
             tree.border_title = "Fields"
             self.about.show([])
             self._show_bytes()
@@ -384,7 +384,7 @@ class HeldScreen(View):
 
     def _refused(self, frame: QueuedFrame, error: ControlError) -> None:
         name, gone = f"#{frame.number} {frame.name()}", error.status == 404
-        text = f"{name} does not wait any more: its time was up, or its connection ended" if gone else str(error)
+        text = f"{name} is no longer held: its time was up, or its connection ended" if gone else str(error)
         self.session.add_to_log(f"held {name}: {text}", True)
         self.notify(visible(text), severity="error", timeout=6, markup=False)
         self.queue.soon()
@@ -454,8 +454,8 @@ class HeldScreen(View):
                 remove_intercepts(self)
 
         count = len(self.queue.frames)
-        waiting = f" What is held ({count}) goes on as it came." if count else ""
-        self.app.push_screen(Confirm(f"Hold nothing any more?{waiting}"), sure)
+        waiting = f" What is held ({count}) is passed on unchanged." if count else ""
+        self.app.push_screen(Confirm(f"Turn holding off?{waiting}"), sure)
 
 
 def _body_type(frame: QueuedFrame) -> tuple[str, int, int]:

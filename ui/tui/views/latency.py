@@ -52,7 +52,7 @@ class LatencyScreen(View):
         return self.picture, self.titles, self.table, self.histogram
 
     def empty_text(self) -> str:
-        return "" if len(self.session.capture.rows()) else "Nothing to measure yet: no exchange has come."
+        return "" if len(self.session.capture.rows()) else "Nothing to measure yet: no exchanges."
 
     def state_cells(self) -> list[Cell]:
         statistics = self.session.statistics
@@ -150,7 +150,7 @@ class LatencyScreen(View):
 
     def _about(self, columns: list[Bin]) -> None:
         if self.brush is None:
-            self.about.show([(" left right: ", "key"), ("choose a stretch of time  ", "muted"), ("Enter: ", "key"),
+            self.about.show([(" left right: ", "key"), ("choose a time range  ", "muted"), ("Enter: ", "key"),
                              ("its exchanges  ", "muted"), ("v: ", "key"), ("rate, p99, errors", "muted")])  # fmt: skip
             return
         total = Bin()
@@ -167,7 +167,7 @@ class LatencyScreen(View):
     def _histogram(self) -> None:
         found = self.session.statistics.apis.get(self.key)
         if found is None or not found.latencies.count:
-            self.histogram.show([[(" no latency: no response has come", "muted")]])
+            self.histogram.show([[(" no latency: no responses yet", "muted")]])
             return
         rows = octaves(found.latencies)
         most = max(row.exchanges for row in rows)

@@ -38,5 +38,5 @@ class LogScreen(View):
         if self.session.log or self.session.capture.note:
             return ""
         if self.session.live:
-            return "Nothing was told yet. Connections, losses, rule hits and warnings of the proxy come here."
-        return "Nothing to tell about this capture: it is whole, and nothing was lost."
+            return "No messages yet. Connections, losses, rule hits and warnings of the proxy appear here."
+        return "Nothing to report about this capture: it is complete, and nothing was lost."

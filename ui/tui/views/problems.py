@@ -50,12 +50,12 @@ class ProblemsScreen(View):
     def empty_text(self) -> str:
         result = self.session.analysis.result
         if result.fault:
-            return f"What is wrong cannot be found out.\n\n{visible(result.fault)}"
+            return f"Findings are not available.\n\n{visible(result.fault)}"
         if result.findings:
             return ""
         if self.session.unread:
-            return f"Reading: {result.progress:.0%}, nothing wrong so far."
-        return "Nothing is wrong with this traffic, as far as can be seen from it."
+            return f"Reading: {result.progress:.0%}, nothing found so far."
+        return "Nothing found: no detector reports a problem in this traffic."
 
     def state_cells(self) -> list[Cell]:
         result = self.session.analysis.result
@@ -135,7 +135,7 @@ class ProblemsScreen(View):
             return
         found = sorted({row.number for _, row in self._evidence(finding) if row is not None})
         if not found:
-            self.notify("No exchange belongs to it: it is about connections. 2 shows them.", timeout=3)
+            self.notify("It has no exchanges: it is about connections. 2 shows them.", timeout=3)
             return
         first = next(row.number for _, row in self._evidence(finding) if row is not None)
         view = RowView(self.session.capture.rows(), found)

@@ -26,10 +26,10 @@ do: {error: NOT_LEADER_OR_FOLLOWER}
 when: {times: 3}
 """
 FOR_A_FILE = (
-    "Rules act on traffic that runs; this is a recording.\n\n"
+    "Rules act on live traffic; this is a recording.\n\n"
     "A proxy with rules from the start:\n"
     "  barnabas proxy --broker HOST:PORT --rules FILE\n"
-    "This screen on a proxy that runs:\n"
+    "This screen on a running proxy:\n"
     "  barnabas ui --attach newest --allow-edit\n"
     "Ready rules to begin with:\n"
     "  barnabas rules recipes\n\n"
@@ -90,7 +90,7 @@ class RulesScreen(View):
             return f"The proxy does not answer.\n\n{self.fault}"
         if self.rules:
             return ""
-        return "No rule: the traffic passes as it is.\n\na adds one." if self._answered else "Asking the proxy ..."
+        return "No rules: traffic is passed on unchanged.\n\na adds one." if self._answered else "Asking the proxy ..."
 
     def state_cells(self) -> list[Cell]:
         on = sum(bool(rule.enabled) for rule in self.rules)

@@ -96,7 +96,7 @@ class VersionsScreen(View):
         return self.clients.pending > 0
 
     def empty_text(self) -> str:
-        return "" if len(self.session.capture.rows()) else "No request yet: nobody has said which versions it speaks."
+        return "" if len(self.session.capture.rows()) else "No request yet: no client has used a version."
 
     def state_cells(self) -> list[Cell]:
         cells: list[Cell] = [(f"{len(self._seen)} clients", "")]
@@ -158,7 +158,7 @@ class VersionsScreen(View):
         asks = {
             "asks": "negotiates its versions",
             "unanswered": "asks ApiVersions and gets no answer",
-            "never": "never asks ApiVersions: it speaks fixed versions",
+            "never": "never asks ApiVersions: it uses fixed versions",
             "unknown": "began before the capture",
         }[client.negotiation]
         software = visible(client.software_label) or (client.software.text if client.software else "software not said")
@@ -171,7 +171,7 @@ class VersionsScreen(View):
             row = self._tables[self.chosen].get(key)
             lines.append(self._about_row(key, row))
         for broker in brokers(self._seen):
-            guess = f"Kafka {broker.guess}" if broker.guess else "said nothing but that it refuses"
+            guess = f"Kafka {broker.guess}" if broker.guess else "only refused"
             lines.append(
                 [(f"broker {visible(broker.address)}  ", "name"), (guess, ""), (", by what it offers", "muted")]
             )
@@ -191,7 +191,7 @@ class VersionsScreen(View):
         limit = {
             Limit.BROKER: "the highest that is offered",
             Limit.CLIENT: "the broker offers more",
-            Limit.UNKNOWN: "nobody said what the broker offers",
+            Limit.UNKNOWN: "unknown what the broker offers",
         }[row.limit]
         both = f", v{row.highest} is the highest of both" if row.highest is not None else ""
         return [(f"{name}: ", "title"), (uses, "error" if row.refused else ""), (f"; {limit}{both}", "muted")]

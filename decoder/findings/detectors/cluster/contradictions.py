@@ -105,7 +105,7 @@ class MetadataIgnored(Detector):
         finding.count = tally.count
         finding.seen = (
             f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
-            f"{tally.span_ns / SECOND:.1f} s, although Metadata had told it that broker {leader.node} is the leader"
+            f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as the leader"
         )
 
 
@@ -114,7 +114,7 @@ class TopicRecreated(Detector):
     severity = Severity.INFO
     title = "a topic was deleted and created again: its id has changed (KIP-516)"
     why = (
-        "the topic was deleted and created again. Its offsets begin anew, committed ones are of the old topic, and "
+        "the topic was deleted and created again. Its offsets start over, committed ones belong to the old topic, and "
         "clients that name topics without their id (Fetch before v13) do not notice."
     )
     remedy = "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)"
@@ -170,7 +170,7 @@ class OldTopicId(Detector):
         "The topic was deleted and created again: it has a new id, which the client would learn from Metadata. Nothing is "
         "read or written until it does.",
         "upgrade or restart the client: on this error it must refresh its Metadata and start over with the new topic, whose "
-        "offsets begin anew",
+        "offsets start over",
     )
     GONE = (
         "The brokers do not know this one, and no Metadata seen here names a newer id of the topic.",
@@ -212,7 +212,7 @@ class OldTopicId(Detector):
             finding.seen = (
                 f"{conn.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
                 f"{tally.span_ns / SECOND:.1f} s and got {facts.error_name(code)}"
-                f"{f'; the topic was made anew and has the id {topic_id_text(anew)}' if anew else ''}"
+                f"{f'; the topic was recreated with the id {topic_id_text(anew)}' if anew else ''}"
             )
 
 

@@ -57,7 +57,7 @@ class MetadataStorm(Detector):
     severity = Severity.LOW
     title = "Metadata (or FindCoordinator, DescribeCluster ...) asked many times a second, for seconds"
     why = (
-        "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask anew after an "
+        "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask again after an "
         "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota."
     )
     remedy = (
@@ -109,7 +109,7 @@ class MetadataStorm(Detector):
 class AllTopicsPolling(Detector):
     id = "all-topics-polling"
     severity = Severity.LOW
-    title = "Metadata of all topics asked for often, with big answers"
+    title = "Metadata of all topics is requested often, with large responses"
     why = (
         "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
         "topic listings do that; on a big cluster it costs the broker more than the records do."
@@ -164,14 +164,14 @@ class _UnknownTopic:
 class UnknownTopicLoop(Detector):
     id = "unknown-topic-loop"
     severity = Severity.MEDIUM
-    title = "a topic that does not exist, asked for again and again"
+    title = "a topic that does not exist is requested again and again"
     why = (
         "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
         "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is also "
-        "what a principal without DESCRIBE on the topic is told."
+        "the answer to a principal without DESCRIBE on the topic."
     )
     remedy = (
-        "look for a typing error in the name, and whether this is the right cluster; create the topic (kafka-topics.sh "
+        "check the name for a typing error, and whether this is the right cluster; create the topic (kafka-topics.sh "
         "--create) before its clients start; grant DESCRIBE; librdkafka consumers: allow.auto.create.topics=true only "
         "where brokers have auto.create.topics.enable"
     )
@@ -268,13 +268,13 @@ class InvalidTopicName(Detector):
         wrong = sorted({c for c in name if not self.LEGAL.fullmatch(c)})
         if wrong:
             return f"it has {' '.join(repr(c) for c in wrong[:4])}, allowed are letters, digits and . _ -"
-        return "the broker does not say why; a name that differs from another only in . and _ is refused too"
+        return "the broker gives no reason; a name that differs from another only in . and _ is refused too"
 
 
 class TopicMadeByAsking(Detector):
     id = "topic-auto-created"
     severity = Severity.INFO
-    title = "a topic that came into being by being asked for (auto.create.topics.enable)"
+    title = "a topic was created because a client asked for it (auto.create.topics.enable)"
     why = (
         "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
         "default.replication.factor instead of what was planned."
@@ -316,7 +316,7 @@ class TopicMadeByAsking(Detector):
                     self.report(
                         key,
                         exchange,
-                        seen=f"topic {topic.name!r} ({several(count, 'partition')}) came into being after {asker.who} had asked for "
+                        seen=f"topic {topic.name!r} ({several(count, 'partition')}) was created after {asker.who} had asked for "
                         f"it with allow_auto_topic_creation; no CreateTopics was seen",
                         facts=asker.facts_of(exchange),
                         topic=topic.name,

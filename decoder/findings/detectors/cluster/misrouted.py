@@ -16,7 +16,7 @@ _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
 class MisroutedClient(Detector):
     id = "misrouted-client"
     severity = Severity.HIGH
-    title = "a client reached another broker or cluster than the one it means (ApiVersions v5)"
+    title = "a client reached a different broker or cluster than the one it meant (ApiVersions v5)"
     apis = frozenset({_API_VERSIONS})
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -28,7 +28,7 @@ class MisroutedClient(Detector):
         found = self.report(
             (conn.identity, cluster, node, conn.broker),
             exchange,
-            "clients of Kafka 4.4 and newer say in ApiVersions which cluster and which broker they mean (KIP-1242); a broker that "
+            "clients of Kafka 4.4 and newer name the cluster and broker they mean in ApiVersions (KIP-1242); a broker that "
             "is another one refuses them, where older clients would have produced to it. The address leads elsewhere: one load "
             "balancer in front of several brokers, an address or a port mapping that another broker has taken over, a DNS record "
             "of another cluster.",

@@ -144,7 +144,7 @@ class LeaderlessPartition(_PartitionHealth):
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         report.finding.seen = (
             f"{some((f'{t}-{p}' for t, p in report.faults), 4)} had no leader for {duration(report.longest_ns)} "
-            f"(LEADER_NOT_AVAILABLE), as {conn.where} tells {conn.who}"
+            f"(LEADER_NOT_AVAILABLE), as {conn.where} reports to {conn.who}"
         )
 
 

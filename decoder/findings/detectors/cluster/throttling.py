@@ -45,7 +45,7 @@ class _Held:
 class Throttled(Detector):
     id = "throttled-by-quota"
     severity = Severity.MEDIUM
-    title = "a client that a quota holds back (throttle_time_ms)"
+    title = "a client is throttled by a quota (throttle_time_ms)"
 
     SMALL_NS = SECOND
     """A lower total means that the client barely exceeded the quota."""
@@ -130,8 +130,8 @@ class Throttled(Detector):
             finding.severity = Severity.LOW if held.kept_ns < self.SMALL_NS and not held.refused else Severity.MEDIUM
             finding.about |= {"throttled_ms": held.kept_ns // 1_000_000, "worst_ms": held.worst_ms}
             text = (
-                f"{held.conn.who} is throttled by {held.conn.where}: {api} answers said throttle_time_ms "
-                f"{times(finding.count)}, {duration(held.kept_ns)} of waiting in all, up to {duration(held.worst_ms * 1e6)} "
+                f"{held.conn.who} is throttled by {held.conn.where}: {api} responses carried throttle_time_ms "
+                f"{times(finding.count)}, {duration(held.kept_ns)} in total, up to {duration(held.worst_ms * 1e6)} "
                 "at once"
             )
             moved = self._moved.get(key[0])
@@ -152,7 +152,7 @@ class Throttled(Detector):
         return (
             f"the quota {quota} of the user or of {whose} is used up{' (or request_percentage)' if kind in (PRODUCE, FETCH) else ''}. "
             + (
-                "The broker, older than Kafka 2.0, keeps its answers back until the time is over (KIP-13); "
+                "The broker, older than Kafka 2.0, keeps its responses back until the time is over (KIP-13); "
                 if kept_back
                 else "The broker answers at once and then does not read from the connection until the time is over (KIP-219); "
             )

@@ -241,7 +241,7 @@ def _meaning(api_key: int, code: int) -> tuple[str, str]:
     """The meaning of an error in an API's response, and what to do."""
     if code not in facts.errors():
         return (
-            "no release of Kafka that is known here has this error code: the broker is newer, or not Kafka.",
+            "no known Kafka release has this error code: the broker is newer, or not Kafka.",
             "look for the code in the documentation of the broker's software",
         )
     text = explain.error(code)

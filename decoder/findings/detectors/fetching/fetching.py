@@ -95,16 +95,16 @@ class _OutOfRange:
 class OffsetOutOfRange(FetchDetector):
     id = "offset-out-of-range"
     severity = Severity.MEDIUM
-    title = "a consumer asks for an offset that the log does not hold (any more)"
+    title = "a consumer asks for an offset that the log does not, or no longer, contain"
     why = (
-        "retention (retention.ms, retention.bytes), DeleteRecords, a topic made anew, or an unclean leader election "
+        "retention (retention.ms, retention.bytes), DeleteRecords, a recreated topic, or an unclean leader election "
         "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
-        "(again) from the log's start, latest leaves out what is there, none is an error; who does not reset asks "
-        "forever."
+        "(again) from the log's start, latest skips what is there, none raises an error; a consumer that does not "
+        "reset asks forever."
     )
     remedy = (
         "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
-        "a topic was made anew reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
+        "a topic was recreated, reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
         "purpose; a client that loops must reset its position with ListOffsets"
     )
     apis = frozenset({FETCH, LIST_OFFSETS})
@@ -217,7 +217,7 @@ class OffsetOutOfRange(FetchDetector):
         if 0 <= case.asked < case.start:
             text += f"; the log begins at {case.start}: {several(case.start - case.asked, 'record')} deleted before being read"
         elif case.end >= 0 and case.asked > case.end:
-            text += f"; the log ends at {case.end}: the topic was made anew, or its log was cut"
+            text += f"; the log ends at {case.end}: the topic was recreated, or its log was truncated"
         if case.failed:
             text += f"; it asked on for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
         elif case.went_on >= 0:
@@ -252,12 +252,12 @@ class FetchErrorLoop(FetchDetector):
     """A leader election or a new topic causes a few retries, 100 ms apart, and takes less."""
 
     REMEDIES: ClassVar[dict[str, str]] = {
-        "NOT_LEADER_OR_FOLLOWER": "the client must ask Metadata anew: look whether it does, and whether Metadata names a "
+        "NOT_LEADER_OR_FOLLOWER": "the client must refresh its Metadata: check whether it does, and whether Metadata names a "
         "leader that the broker agrees with; a client that does not is at fault",
         "UNKNOWN_TOPIC_OR_PARTITION": "create the topic, or take it out of the consumer's subscription or assignment; "
         "partitions that this broker does not hold point to stale Metadata",
-        "UNKNOWN_TOPIC_ID": "the topic was deleted (and perhaps made anew under another id): the client must ask Metadata "
-        "anew; upgrade clients that keep the old id, or start them again",
+        "UNKNOWN_TOPIC_ID": "the topic was deleted (and perhaps recreated with another id): the client must refresh its "
+        "Metadata; upgrade clients that keep the old id, or restart them",
         "FENCED_LEADER_EPOCH": "the client's Metadata is older than the broker's: look whether it asks Metadata after the "
         "error (KIP-320), lower metadata.max.age.ms, upgrade the client",
         "UNKNOWN_LEADER_EPOCH": "the broker lags behind the client's Metadata: look at its connection to the controller",
@@ -299,9 +299,9 @@ class FetchErrorLoop(FetchDetector):
         finding = self.report(
             case_key,
             fetched.exchange,
-            "nothing is read from these partitions meanwhile. Clients take most of these errors for passing ones and "
-            "retry without telling the application (retry.backoff.ms), so only the lag shows it.",
-            self.REMEDIES.get(error, "look the error up in the broker's log, at the time of the first exchange"),
+            "nothing is read from these partitions meanwhile. Clients treat most of these errors as temporary and "
+            "retry without informing the application (retry.backoff.ms), so only the lag shows it.",
+            self.REMEDIES.get(error, "look for the error in the broker's log, at the time of the first exchange"),
             topic=topic,
             error=error,
         )
@@ -324,7 +324,7 @@ class FetchErrorLoop(FetchDetector):
 class BatchOverFetchLimit(FetchDetector):
     id = "batch-over-fetch-limit"
     severity = Severity.LOW
-    title = "batches that are bigger than the fetch limit: one per round trip, or none at all (before KIP-74)"
+    title = "batches larger than the fetch limit: one per round trip, or none at all (before KIP-74)"
     why = (
         "since KIP-74 (Fetch v3) a broker sends the first batch whole even if it is over the limit, so that consumers "
         "move on, one batch per request; before, it sent what fits and the consumer could not go on."
@@ -332,7 +332,7 @@ class BatchOverFetchLimit(FetchDetector):
     remedy = (
         "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
         "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
-        "batch.size and max.request.size of the producers; clients that speak Fetch v2 or less: upgrade"
+        "batch.size and max.request.size of the producers; upgrade clients that use Fetch v2 or lower"
     )
 
     COUNT = 5

@@ -18,7 +18,7 @@ OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
 class ReadReplicaBouncing(FetchDetector):
     id = "read-replica-bouncing"
     severity = Severity.LOW
-    title = "a consumer that is sent to a nearer replica again and again and does not stay there (KIP-392)"
+    title = "a consumer is sent to a nearer replica again and again but does not stay there (KIP-392)"
     why = (
         "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
         "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client "
@@ -60,7 +60,7 @@ class ReadReplicaBouncing(FetchDetector):
 class LogTruncated(FetchDetector):
     id = "log-truncated"
     severity = Severity.MEDIUM
-    title = "a log that was cut behind a consumer's position: what it read there is gone (KIP-320)"
+    title = "a log was truncated below a consumer's position: records it read are gone (KIP-320)"
     why = (
         "after an unclean leader election, or acks below all, a new leader may lack records that consumers have read "
         "already; other records take their offsets (KIP-320). Java clients raise LogTruncationException or reset, "
@@ -115,7 +115,7 @@ class LogTruncated(FetchDetector):
             (conn.identity, place[0]),
             exchange,
             seen=f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
-            f"offset {end}: its log was cut by {several(max(position - end, 0), 'record')}",
+            f"offset {end}: its log was truncated by {several(max(position - end, 0), 'record')}",
             topic=place[0],
             partition=place[1],
             offset=position,

@@ -72,7 +72,7 @@ class FetchSessionRefused(FetchDetector):
 class FetchSessionChurn(FetchDetector):
     id = "fetch-session-churn"
     severity = Severity.LOW
-    title = "fetch sessions made again and again, or not to be had because the broker has no slot left (KIP-227)"
+    title = "fetch sessions are created again and again, or refused because the broker has no slot left (KIP-227)"
 
     COUNT = 6
     WITHIN_NS = 30 * SECOND
@@ -112,9 +112,9 @@ class FetchSessionChurn(FetchDetector):
         finding.first_ns = min(finding.first_ns or begun[0][0], begun[0][0])
         count, span = times(finding.count), duration(fetched.time_ns - finding.first_ns)
         what = (
-            f"asked {conn.where} for a fetch session {count} within {span} and was given none: no slot is left"
+            f"asked {conn.where} for a fetch session {count} within {span} and got none: no slot is left"
             if full
-            else f"began a new fetch session at {conn.where} {count} within {span} instead of going on with the one it had"
+            else f"began a new fetch session at {conn.where} {count} within {span} instead of continuing the one it had"
         )
         finding.seen = f"{conn.who} {what}; it names {several(len(fetched.asked), 'partition')} each time"
 
@@ -125,7 +125,7 @@ class FetchSessionChurn(FetchDetector):
 class FullFetches(FetchDetector):
     id = "full-fetches"
     severity = Severity.LOW
-    title = "big Fetch requests that name all partitions each time, because the client uses no session (KIP-227)"
+    title = "large Fetch requests that name all partitions each time, because the client does not use sessions (KIP-227)"
 
     BYTES = 4096
     """Average bytes of a request: some hundred partitions."""

@@ -56,13 +56,13 @@ def often(counts: BoundedDict[object, RateCounter], key: object, call: Call) -> 
 class StaleCommit(GroupDetector):
     id = "stale-commit"
     severity = Severity.MEDIUM
-    title = "a commit is refused because it names a generation that is over, or a member that has gone"
+    title = "a commit is refused because it names an old generation or a former member"
     why = (
         "the partitions may belong to another member by now, so the coordinator refuses. The records were processed, "
-        "the commit is lost, and whoever has the partitions now reads them again."
+        "the commit is lost, and the member that has the partitions now reads them again."
     )
     remedy = (
-        "commit in the callback that tells of revoked partitions (Java onPartitionsRevoked, librdkafka rebalance_cb, "
+        "commit in the callback for revoked partitions (Java onPartitionsRevoked, librdkafka rebalance_cb, "
         "aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a rebalance, and shorten the "
         "work per poll when the member was lost by max.poll.interval.ms"
     )
@@ -140,10 +140,10 @@ _REMEDIES = {
     "INVALID_COMMIT_OFFSET_SIZE": "commit fewer partitions at a time: the batch is larger than max.message.bytes of "
     "__consumer_offsets",
     "UNKNOWN_TOPIC_OR_PARTITION": "the topic was deleted, or never had that partition: take it out of the subscription",
-    "UNKNOWN_TOPIC_ID": "the topic was deleted, or made anew: start the consumer again",
-    "REBALANCE_IN_PROGRESS": "commit in the callback that tells of revoked partitions, not later; Java and librdkafka "
+    "UNKNOWN_TOPIC_ID": "the topic was deleted or recreated: restart the consumer",
+    "REBALANCE_IN_PROGRESS": "commit in the callback for revoked partitions, not later; Java and librdkafka "
     "report it as retriable: poll, and commit again",
-    "UNKNOWN_MEMBER_ID": "join anew: the member was lost (held-up-join, missed-heartbeats, poll-interval-exceeded)",
+    "UNKNOWN_MEMBER_ID": "join again: the member was lost (held-up-join, missed-heartbeats, poll-interval-exceeded)",
     "REQUEST_TIMED_OUT": "the replicas of __consumer_offsets do not answer within offsets.commit.timeout.ms: look at "
     "the brokers",
 }
@@ -181,7 +181,7 @@ class CommitFailed(GroupDetector):
             key,
             call.exchange,
             "offsets that are not committed are read again after the next rebalance or restart.",
-            _REMEDIES.get(name, "look at what the error says of the group, the topic or the broker"),
+            _REMEDIES.get(name, "check what the error means for the group, the topic or the broker"),
             severity=_SEVERITIES.get(name),
             seen=f"{call.conn.where} refuses commits of {call.conn.who} in group {call.group_id!r} with {name} "
             f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",
@@ -211,8 +211,8 @@ class CommitPerRecord(GroupDetector):
     )
     remedy = (
         "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms 5000; "
-        "librdkafka: with enable.auto.offset.store=false and store_offsets() per record); what is read twice after a "
-        "failure must be bearable anyway"
+        "librdkafka: with enable.auto.offset.store=false and store_offsets() per record); reading records twice after "
+        "a failure must be acceptable anyway"
     )
     apis = frozenset({OFFSET_COMMIT})
 
@@ -306,7 +306,7 @@ class CommitBackwards(GroupDetector):
             "member that goes on with positions of before a rebalance.",
             "nothing, if that was meant"
             if tool
-            else "nothing after a meant seek(); otherwise commit only what is higher than before, per partition and "
+            else "nothing after an intended seek(); otherwise commit only what is higher than before, per partition and "
             "from one thread, and forget positions when partitions are revoked",
             severity=Severity.INFO if tool else None,
             topic=topic,

@@ -61,7 +61,7 @@ class _Spell:
 class CoordinatorTrouble(Detector):
     id = "coordinator-unavailable"
     severity = Severity.MEDIUM
-    title = "a group's coordinator is not available, is loading, or is another broker, for long"
+    title = "a group's coordinator is not available, is loading, or is another broker, for a long time"
     apis = GROUP_APIS | {FIND_COORDINATOR}
 
     LASTING_NS = 10 * SECOND
@@ -105,8 +105,8 @@ class CoordinatorTrouble(Detector):
         finding = self.report(
             group,
             exchange,
-            "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it nobody "
-            "joins, sends heartbeats or commits, and members are lost when their session ends.",
+            "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it no "
+            "member joins, sends heartbeats or commits, and members are lost when their session ends.",
             _REMEDY,
             group=group,
             error=facts.error_name(error),

@@ -44,7 +44,7 @@ class MissedHeartbeats(GroupDetector):
                 if quiet and silent > session_ms(member) * 1e6 > 0:
                     key = group, member.conn.identity
                     if key not in self._found:
-                        self._for_now[key] = self._make(group, member, silent, None, "nothing was heard for")
+                        self._for_now[key] = self._make(group, member, silent, None, "was silent for")
                         self._for_now[key].add_evidence(None, member.seen_ns)
 
     def _judge(self, group: Group, member: Member, silent: int, call: Call) -> None:
@@ -184,7 +184,7 @@ class PollIntervalExceeded(GroupDetector):
         pause = max(max(limit, 0) * 1_000_000 + back, now_ns - away.since_ns if limit < 0 else 0)
         stated = f", with the reason {reason!r}" if reason else ""
         again = f" and joined again {duration(back)} later" if back else ""
-        known_limit = f", {duration(limit * 1e6)}" if limit > 0 else " (which its JoinGroup does not tell)"
+        known_limit = f", {duration(limit * 1e6)}" if limit > 0 else " (which its JoinGroup does not contain)"
         return self.finding(
             f"{member.who} left group {call.group.id!r} by itself{stated}, stayed connected{again}: its application did "
             f"not poll for max.poll.interval.ms{known_limit}; the pause was at least {duration(pause)}",
@@ -267,7 +267,7 @@ class ClosedWithoutLeaving(GroupDetector):
         session = session_ms(member)
         ended = "was reset" if member.conn.how == "rst" else "was closed"
         parts = sum(len(p) for p in (member.assignment or {}).values())
-        held = f"; meanwhile nobody read what it had ({parts} partition{'s' * (parts > 1)})" if parts else ""
+        held = f"; meanwhile its partitions were not read ({parts} partition{'s' * (parts > 1)})" if parts else ""
         return self.finding(
             f"the connection of {member.who} of group {group.id!r} {ended} without LeaveGroup, and it did not come back: "
             + (
@@ -275,8 +275,8 @@ class ClosedWithoutLeaving(GroupDetector):
                 if cost is not None
                 else f"its partitions stay with it until its session ends ({duration(session * 1e6)})"
             ),
-            "the coordinator cannot know that a member is gone until nothing was heard of it for session.timeout.ms; "
-            "its partitions are not read till then. A consumer that is closed says LeaveGroup first.",
+            "the coordinator cannot know that a member is gone until it has been silent for session.timeout.ms; "
+            "its partitions are not read until then. A consumer that is closed properly sends LeaveGroup first.",
             "close consumers when the process ends (close() in a finally block, a handler for SIGTERM, time enough "
             "before SIGKILL: terminationGracePeriodSeconds); for processes that die, a lower session.timeout.ms "
             "shortens the wait",

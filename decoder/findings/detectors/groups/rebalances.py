@@ -36,7 +36,7 @@ class RebalanceStorm(GroupDetector):
     severity = Severity.MEDIUM
     title = "a group rebalances again and again"
     why = (
-        "every generation takes partitions away and gives them anew: with the eager protocol all members stop reading "
+        "every generation takes partitions away and assigns them again: with the eager protocol all members stop reading "
         "meanwhile, and records that were read and not committed are read again."
     )
     remedy = (
@@ -98,14 +98,14 @@ class HeldUpJoin(GroupDetector):
     title = "a group's members wait in JoinGroup for one that does not join again"
     why = (
         "a generation is formed only when every member has joined again, or the longest rebalance timeout of the "
-        "members (Java, librdkafka: max.poll.interval.ms) is over. Nobody is given partitions until then. A member "
+        "members (Java, librdkafka: max.poll.interval.ms) is over. No member gets partitions until then. A member "
         "joins again in its next poll, so one that works long on what it has read holds up all others."
     )
     remedy = (
         "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; librdkafka: "
         "smaller consume batches), or work in another thread with pause(); lower max.poll.interval.ms (kafka-python, "
         "aiokafka: max_poll_interval_ms) so that others wait less, or use group.protocol=consumer (KIP-848), where "
-        "nobody waits for all."
+        "no member waits for all others."
     )
 
     WAIT_NS = 10 * SECOND
@@ -177,7 +177,7 @@ class HeldUpJoin(GroupDetector):
         session = member.session_timeout_ms * 1e6
         if member.heartbeat_ns and silent < max(session / 2, 5 * SECOND):
             return f"{member.who}, which still sends heartbeats"
-        return f"{member.who}, of which nothing was heard for {duration(silent)}"
+        return f"{member.who}, silent for {duration(silent)}"
 
 
 class SlowRebalance(GroupDetector):
@@ -220,7 +220,7 @@ class SlowRebalance(GroupDetector):
             part = f"{duration(joining)} of them in JoinGroup, for members that were not captured"
             remedy = (
                 "find the member that joins last (look at every client of the group), and lower its "
-                "max.poll.interval.ms or the work per poll; group.protocol=consumer (KIP-848) makes nobody wait"
+                "max.poll.interval.ms or the work per poll; group.protocol=consumer (KIP-848) lets no member wait"
             )
         seen = f"a rebalance of group {group.id!r} took {duration(last.duration_ns)}, {part}"
         finding = self.report(

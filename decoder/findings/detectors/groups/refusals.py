@@ -29,7 +29,7 @@ class UnknownMember(GroupDetector):
     why = (
         "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance within "
         "max.poll.interval.ms) or went on to another generation. The client should forget its member id or generation "
-        "and join anew; one that is told again and again is lost each time, or does not listen."
+        "and join again; one that is refused again and again is lost each time, or ignores the error."
     )
     remedy = (
         "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends JoinGroup "
@@ -57,7 +57,7 @@ class UnknownMember(GroupDetector):
             return
         name = facts.error_name(call.error)
         seen = (
-            f"{call.conn.who} was told {len(refusals)} times in {duration(refusals[-1] - refusals[0])} that it is no member of group "
+            f"{call.conn.who} was refused {len(refusals)} times in {duration(refusals[-1] - refusals[0])} as not a member of group "
             f"{call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
             f"member {call.member_id or 'without an id'}, generation {call.generation})"
         )
@@ -117,7 +117,7 @@ class FencedInstance(GroupDetector):
             "give every process an id of its own (the host or pod name, a StatefulSet's ordinal), and see that the "
             "old process is gone before a new one starts with its id"
             if fenced or alive
-            else "start the consumer anew when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
+            else "restart the consumer when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
             "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
             "Close consumers before they end; give every process a group.instance.id of its own",
             severity=Severity.HIGH if fenced or alive else Severity.MEDIUM,

@@ -146,7 +146,7 @@ class UnreachableAdvertisedAddress(Detector):
                     found.count = max(found.count, self._tried[key])
                     where = address if same_place(address, conn.broker) else conn.broker
                     found.seen = (
-                        f"{seeker.conn.who} is told by {seeker.conn.where} that broker {node} is at {where}, and "
+                        f"{seeker.conn.who} got the address {where} for broker {node} from {seeker.conn.where}, and "
                         f"{word} there, {self._tried[key]} times"
                     )
                     return
@@ -166,8 +166,8 @@ class UnreachableAdvertisedAddress(Detector):
             found = self._report(seeker, address, node, seeker.last_ns)
             found.count = max(found.count, seeker.asked)
             found.seen = (
-                f"{seeker.conn.who} is told by {seeker.conn.where} that broker {node} is at {address}, never "
-                f"connects there, and asks again: {seeker.asked} times in {seconds:.0f} s"
+                f"{seeker.conn.who} got the address {address} for broker {node} from {seeker.conn.where}, "
+                f"never connects there, and asks again: {seeker.asked} times in {seconds:.0f} s"
             )
 
     def _got_there(self, seeker: _Seeker, address: str, node: int) -> bool:
@@ -242,7 +242,7 @@ class BrokenBrokerAddress(Detector):
             exchange,
             "no client can connect there; what that broker leads or coordinates stands still.",
             "set advertised.listeners on that broker to its host name and port",
-            seen=f"{conn.where} says that broker {node} is at {address!r}",
+            seen=f"{conn.where} gives broker {node} the address {address!r}",
             node=node,
             advertised=address,
         )
@@ -255,7 +255,7 @@ class BrokenBrokerAddress(Detector):
             "back in a circle, and what works is chance.",
             "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
             "(SNI) per broker. A copied server.properties is the usual cause.",
-            seen=f"{conn.where} says that brokers {one} and {other} are both at {address}",
+            seen=f"{conn.where} gives brokers {one} and {other} the same address {address}",
             nodes=[one, other],
             advertised=address,
         )
@@ -279,7 +279,7 @@ class FlappingBrokerAddress(Detector):
     severity = Severity.MEDIUM
     title = "a broker's advertised address changes back and forth"
     why = (
-        "clients close their connections to a broker whose address changes and connect anew; with two processes of one "
+        "clients close their connections to a broker whose address changes and connect again; with two processes of one "
         "node.id half of the work meets the wrong one."
     )
     remedy = (
@@ -310,6 +310,6 @@ class FlappingBrokerAddress(Detector):
             place = conn.cluster.id, conn.broker, node
             found = self.report(place, exchange, node=node, addresses=sorted((before, now)))
             found.seen = (
-                f"{conn.where} says now {now}, now {before} for the address of broker {node}; "
+                f"{conn.where} alternates between {now} and {before} as the address of broker {node}; "
                 f"it came back {found.count + self.RETURNS - 1} times"
             )

@@ -117,10 +117,10 @@ class ConnectionChurn(Detector):
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.about["pattern"] = "a client per record" if per_record else "short connections"
         what = (
-            f"makes a new client for every record or two and throws it away: {records} connections of the last "
+            f"creates a new client for every record or two and discards it: {records} connections of the last "
             f"{len(recent)} carried one or two Produce requests"
             if per_record
-            else "connects, does next to nothing and goes away, over and over"
+            else "connects, does almost nothing and disconnects, over and over"
         )
         finding.seen = (
             f"{conn.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on average, "
@@ -136,7 +136,7 @@ class UnusedConnections(Detector):
         "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
         "one takes a slot of max.connections.per.ip and of a network thread."
     )
-    remedy = "if it is a health check, leave it or make it rarer; else look what runs on that host"
+    remedy = "if it is a health check, ignore it or make it rarer; otherwise find out what runs on that host"
 
     COUNT = 5
     """Clients open an extra connection now and then."""
@@ -180,7 +180,7 @@ class ManyConnections(Detector):
     )
     remedy = (
         "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
-        "give different applications different client ids, so that they can be told apart"
+        "give different applications different client ids, so that they can be distinguished"
     )
     wanted = Wanted.NEW
 
@@ -294,6 +294,6 @@ class ClosedByBroker(Detector):
             )
             remedy = (
                 "look at the broker's log at that time: 'Closing socket', InvalidRequestException, a shutdown; if it was "
-                "restarted, clients connect anew and send again"
+                "restarted, clients reconnect and send again"
             )
         return self.report(key, exchange, why, remedy, time_ns=conn.closed_ns, facts=conn.facts_of(exchange), idle=idle)

@@ -44,7 +44,7 @@ class NotInTheCapture(Detector):
             self._half(conn, "what clients sent", "the answers", "errors, latencies and missing answers are")
         elif conn.answers + (conn.gone[Direction.RESPONSE] > 0) and not conn.requests:
             self._half(
-                conn, "what brokers sent", "the requests", "which requests these answer, and so what they say, is"
+                conn, "what brokers sent", "the requests", "which requests these answer, and so their content, is"
             )
         elif not conn.how and not conn.lost:
             waiting = next((e for e in conn.waiting.values() if not awaits_nothing(e)), None)
@@ -58,7 +58,7 @@ class NotInTheCapture(Detector):
             conn,
             None,
             f"{missing} went another way, or were filtered out (tcpdump with `dst port`, a mirror port of one direction, two "
-            f"paths): {unknown} not known, and nothing is said of them here.",
+            f"paths): {unknown} not known, and not judged here.",
             "capture both directions, at one end of the connections; `barnabas proxy` records both by itself",
         )
         finding.seen = f"of {several(finding.count, 'connection')} to {conn.where} the capture shows only {shown}"
@@ -73,7 +73,7 @@ class NotInTheCapture(Detector):
             first,
             "a capture that was put together from several, or that missed packets, looks the same as a broker that does not "
             "answer: from the moment on that nothing of a connection is shown, nothing is known of it. Long waits that the "
-            f"capture does show ({UnansweredRequest.id}) are told.",
+            f"capture does show ({UnansweredRequest.id}) are reported.",
             "look at the client's log at that time, or capture until the client gives up and ends the connection",
         )
         if finding.count == 1:

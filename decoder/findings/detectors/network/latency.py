@@ -30,7 +30,7 @@ class HeadOfLine(Detector):
     title = "requests that wait behind a long poll on the same connection"
     why = (
         "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
-        "and a JoinGroup until all members have joined. Whatever the client sends meanwhile waits with it."
+        "and a JoinGroup until all members have joined. Everything the client sends meanwhile waits, too."
     )
     remedy = (
         "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
@@ -96,7 +96,7 @@ class _Late:
 class SlowAnswers(Detector):
     id = "slow-answers"
     severity = Severity.LOW
-    title = "answers that take far longer than the same API's usual ones, or are slow as a rule"
+    title = "responses that take far longer than usual for their API, or are usually slow"
     why = (
         "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
         "requests). It adds to every poll or send, and pauses over request.timeout.ms or session.timeout.ms end in "
@@ -203,7 +203,7 @@ class SlowBroker(Detector):
     )
     remedy = (
         "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
-        "(kafka-leader-election.sh --election-type preferred); whether it stands farther away from these clients"
+        "(kafka-leader-election.sh --election-type preferred); whether it is farther away from these clients"
     )
     wanted = Wanted.NEW
 

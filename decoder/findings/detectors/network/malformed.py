@@ -44,7 +44,7 @@ class MalformedApiVersionsFallback(Detector):
 class SurplusBytes(Detector):
     id = "surplus-bytes"
     severity = Severity.LOW
-    title = "bytes are left over behind the end of a message"
+    title = "there are extra bytes after the end of a message"
     wanted = Wanted.FAILED
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -59,11 +59,11 @@ class SurplusBytes(Detector):
             self.report(
                 (side, exchange.api_key, exchange.api_version),
                 exchange,
-                f"the layout of {name} ends before the frame does: the sender writes another version than it says, "
-                "or has a fault. Java clients ignore the rest, strict ones fail.",
+                f"the layout of {name} ends before the frame does: the sender writes another version than it "
+                "declares, or has a bug. Java clients ignore the rest, strict ones fail.",
                 "look at the frame's last bytes, and try another version of the sender",
                 severity=Severity.INFO if harmless else Severity.LOW,
-                seen=f"{surplus} bytes behind the end of a {name} from {sender}",
+                seen=f"{surplus} extra bytes after the end of a {name} from {sender}",
                 side=side,
             )
 
@@ -84,7 +84,7 @@ class ForbiddenNull(Detector):
                 exchange,
                 f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
                 "with a schema error; others read it as empty.",
-                "report it to whoever makes the sender",
+                "report it to the developers of the sender",
                 seen=f"{path} is null in a {name} from {sender}",
                 api=exchange.api,
                 api_version=message.api_version,
@@ -121,21 +121,21 @@ class Undecodable(Detector):
         self, key: object, conn: ClientConnection, exchange: Exchange, reason: str, newest: int | None
     ) -> Finding:
         if newest is None:
-            seen = f"{conn.who} and {conn.where} use API key {exchange.api_key} v{exchange.api_version}, which is not known here"
+            seen = f"{conn.who} and {conn.where} use API key {exchange.api_key} v{exchange.api_version}, which is unknown to this version of Barnabas"
         elif exchange.api_version > newest:
-            seen = f"{conn.who} and {conn.where} use {exchange.api} v{exchange.api_version}; the newest known here is v{newest}"
+            seen = f"{conn.who} and {conn.where} use {exchange.api} v{exchange.api_version}; the newest known to this version of Barnabas is v{newest}"
         else:
             seen = f"{exchange.api} v{exchange.api_version} between {conn.who} and {conn.where} cannot be decoded: {reason}"
         if newest is None or exchange.api_version > newest:
-            why = "bytes pass on unchanged, but what they say is not shown, and no other finding can be about them."
+            why = "the bytes are passed on unchanged, but not decoded, and no other finding can cover them."
             remedy = (
                 "if a newer Kafka has it: `barnabas schema import` takes its message definitions; some clients and vendors "
                 "have keys of their own"
             )
         else:
             why = (
-                "the bytes do not fit the definition of this version: the sender has a fault, speaks another version than "
-                "it says, or what was captured is damaged."
+                "the bytes do not fit the definition of this version: the sender has a bug, writes another version than it "
+                "declares, or the capture is damaged."
             )
             remedy = "look at the frame's bytes where decoding stopped; if Kafka itself reads them, report it with the capture"
         return self.report(

@@ -50,12 +50,12 @@ class TlsOnPlaintextPort(EndingDetector):
             "handshake or a disconnect.",
             "use the port of the SSL or SASL_SSL listener; or, if this one is meant, turn TLS off in the client "
             "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
-            "the broker say which port is which.",
+            "the broker show which port is which.",
             time_ns=conn.closed_ns,
             **conn.facts,
         )
         found.seen = (
-            f"{_of(conn)} begins TLS {_times(found.count)} on {conn.where}, which does not speak TLS and ends the "
+            f"{_of(conn)} begins TLS {_times(found.count)} on {conn.where}, which does not use TLS and ends the "
             "connection"
         )
 
@@ -63,7 +63,7 @@ class TlsOnPlaintextPort(EndingDetector):
 class PlaintextOnTlsPort(EndingDetector):
     id = "plaintext-on-tls-port"
     severity = Severity.HIGH
-    title = "a client sends requests in clear to a listener that wants TLS"
+    title = "a client sends plaintext requests to a TLS listener"
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         if how is not Ending.TLS_PORT:
@@ -81,7 +81,7 @@ class PlaintextOnTlsPort(EndingDetector):
             facts=conn.facts_of(first),
         )
         found.seen = (
-            f"{conn.who} sends {asked} in clear, and {conn.where} answers with TLS"
+            f"{conn.who} sends {asked} in plaintext, and {conn.where} answers with TLS"
             f"{f' (alert {tls_alert.name})' if tls_alert else ''}; {_times(found.count)}"
         )
 
@@ -118,10 +118,10 @@ class TlsHandshakeFailed(EndingDetector):
 class TlsTraffic(EndingDetector):
     id = "tls-traffic"
     severity = Severity.INFO
-    title = "connections are encrypted, so nothing that is said on them can be looked at"
+    title = "connections are encrypted, so their content cannot be inspected"
     why = "the requests inside are not decoded, and no finding can come from them."
     remedy = (
-        "record where the traffic is in clear: let the client use a listener without TLS for as long as you look, or "
+        "record where the traffic is not encrypted: let the client use a listener without TLS for as long as you look, or "
         "record at the broker's other listeners"
     )
 
@@ -140,7 +140,7 @@ class TlsTraffic(EndingDetector):
 class ForeignProtocol(EndingDetector):
     id = "foreign-protocol"
     severity = Severity.MEDIUM
-    title = "one side of a connection speaks another protocol than Kafka's"
+    title = "one side of a connection uses another protocol than Kafka's"
 
     def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
         self._look(conn, start, start.of(conn))
@@ -267,9 +267,9 @@ class FrameSize(EndingDetector):
         found = self.report(
             ("absurd", conn.client_host, conn.broker, side),
             None,
-            "no Kafka frame has such a size. Either another protocol is spoken there, or the sender lost its "
+            "no Kafka frame has such a size. Either another protocol is used there, or the sender lost its "
             "place in the stream (two threads writing to one connection, a proxy that cuts or joins frames).",
-            "look at the bytes before it on that connection; take anything between client and broker out and try again",
+            "look at the bytes before it on that connection; bypass anything between client and broker and try again",
             time_ns=time_ns,
             size=size,
             side="response" if side else "request",

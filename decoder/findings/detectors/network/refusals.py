@@ -61,10 +61,10 @@ class ConnectionRefused(Detector):
         found = self.report(
             key,
             None,
-            "nobody listens at that port: the broker is down, or listens on another address or port."
+            "nothing listens on that port: the broker is down, or listens on another address or port."
             if conn.how == "refused"
-            else "the packets get no answer: a firewall or security group drops them, or the address belongs to "
-            "nobody. Every attempt costs the client its connection timeout (Java: "
+            else "the packets get no answer: a firewall or security group drops them, or the address is not in "
+            "use. Every attempt costs the client its connection timeout (Java: "
             "socket.connection.setup.timeout.ms, 10 s; librdkafka: the same name, 30 s).",
             "start the broker, or compare the address with its `listeners` and advertised.listeners; in "
             "between: firewall rules, port forwards, container networks. More than one address in "
@@ -100,7 +100,7 @@ class ClosedAtOnce(EndingDetector):
     title = "a broker takes connections and ends them at once, again and again"
     why = (
         "a broker that has reached max.connections, max.connections.per.ip or max.connection.creation.rate (KIP-402, "
-        "KIP-612) closes what comes; so does a load balancer or a port forward that has no live broker behind it."
+        "KIP-612) closes new connections; so does a load balancer or a port forward that has no live broker behind it."
     )
     remedy = (
         "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) and raise "
@@ -129,7 +129,7 @@ class ClosedAtOnce(EndingDetector):
         now = conn.closed_ns or 0
         found = self.report(key, start.closed_on, time_ns=now, how=conn.how, facts=conn.facts)
         found.count = max(found.count, failures.times)
-        when = "before anything was said" if start.closed_on is None else "after the first request"
+        when = "before any request" if start.closed_on is None else "after the first request"
         found.seen = (
             f"{conn.where} {'resets' if conn.how == 'rst' else 'closes'} {failures.times} connections of "
             f"{conn.client_host or 'a client'} in {(now - failures.first_ns) / 1e9:.0f} s, {when}"
@@ -150,11 +150,11 @@ class ProxyNotLetIn(Detector):
             None,
             "the proxy reached the broker, and ended the client's connection, which was never passed on. Clients see a "
             "disconnect, as of a broker that is down, and try again.",
-            "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event says what the "
-            "broker answered"
+            "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event has the "
+            "broker's answer"
             if is_login
-            else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event says what "
-            "is wrong",
+            else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event has the "
+            "reason",
             time_ns=conn.closed_ns,
             how=conn.how,
             **conn.facts,

@@ -31,8 +31,8 @@ class UnansweredRequest(Detector):
     title = "requests that get no answer, for longer than clients wait or until the client gives up"
     why = (
         "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up "
-        "after request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), connects anew and sends it again; "
-        "whether the broker did the work is not known then."
+        "after request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), reconnects and sends it again, "
+        "without knowing whether the broker did the work."
     )
     remedy = (
         "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request "

@@ -32,8 +32,8 @@ class Fenced(ProduceDetector):
     severity = Severity.HIGH
     title = "a producer is fenced: another one took its transactional id, or its transaction was aborted"
     why = (
-        "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and whoever still has "
-        "the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. The "
+        "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and a producer that "
+        "still has the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. The "
         "coordinator also raises the epoch when it aborts a transaction that took longer than transaction.timeout.ms "
         "(KIP-588)."
     )
@@ -93,7 +93,7 @@ class Fenced(ProduceDetector):
                 else ""
             )
             finding.seen += (
-                f"{last.who} ({last.client}) took it with epoch {last.epoch}, this one has epoch {epoch}{same}"
+                f"{last.who} ({last.client}) took it over with epoch {last.epoch}, this one has epoch {epoch}{same}"
             )
         else:
             finding.seen += "no other producer was seen taking it, so its transaction may have timed out"
@@ -117,7 +117,7 @@ class Fenced(ProduceDetector):
 class UnknownProducer(ProduceDetector):
     id = "unknown-producer-id"
     severity = Severity.MEDIUM
-    title = "a broker does not know a producer id any more (UNKNOWN_PRODUCER_ID)"
+    title = "a broker no longer knows a producer id (UNKNOWN_PRODUCER_ID)"
     apis = TRANSACTIONAL
     wanted = Wanted.FAILED
 

@@ -158,11 +158,11 @@ class DuplicateSends(ProduceDetector):
     why = (
         "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
         "were new; one further back it refuses. The records are written once, but bytes and time are spent twice, and "
-        "a client that forgets what was acknowledged has a fault."
+        "a client that forgets what was acknowledged has a bug."
     )
     remedy = (
-        "update the client library; look whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
-        "the broker takes, so that the client gives up on answers that come"
+        "update the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
+        "the broker takes, so that the client gives up too early"
     )
     apis = frozenset({PRODUCE})
 

@@ -94,7 +94,7 @@ class AcksNone(_AcksDetector):
         )
         refused.seen = (
             f"{conn.where} closed a connection of {conn.who} {times(finding.about['closed'])} right after a Produce with "
-            f"acks=0 to {some(finding.about['topics'])}, which is how a broker says that it refuses one"
+            f"acks=0 to {some(finding.about['topics'])}, which is how a broker refuses one"
         )
 
 
@@ -196,8 +196,8 @@ REFUSALS: dict[int, RefusalMeaning] = {
     for name, rest in {
         "REQUEST_TIMED_OUT": (
             _MEDIUM,
-            "The followers did not copy the records within the request's timeout (acks=all). They are in the leader's log "
-            "all the same: a retry without idempotence writes them twice.",
+            "The followers did not copy the records within the request's timeout (acks=all). They are still in the "
+            "leader's log: a retry without idempotence writes them twice.",
             "look at the followers (disk, network, num.replica.fetchers) and at min.insync.replicas; keep "
             "enable.idempotence=true; request.timeout.ms is the producer's setting behind the timeout",
         ),
@@ -210,7 +210,7 @@ REFUSALS: dict[int, RefusalMeaning] = {
         "POLICY_VIOLATION": (
             _HIGH,
             "A policy of the broker (or of a proxy in front of it) refuses the request.",
-            "ask whoever runs the cluster which policy it is (create.topic.policy.class.name and the like)",
+            "ask the cluster's operators which policy it is (create.topic.policy.class.name and the like)",
         ),
         "KAFKA_STORAGE_ERROR": (
             _HIGH,
@@ -226,7 +226,7 @@ REFUSALS: dict[int, RefusalMeaning] = {
         "INVALID_RECORD": (
             _HIGH,
             "The broker checked the records and refused them: a record without key for a compacted topic, offsets or "
-            "counts that do not fit, or a timestamp out of bounds (KIP-467 tells which record).",
+            "counts that do not fit, or a timestamp out of bounds (KIP-467 names the record).",
             "for cleanup.policy=compact give every record a key; else read the broker's words and its log",
         ),
         "INVALID_TIMESTAMP": (

@@ -97,7 +97,7 @@ class Resent(ProduceDetector):
     ) -> Finding:
         why = (
             "Several requests for one partition were in flight and an earlier one failed; without idempotence the broker "
-            "takes the later ones all the same (max.in.flight.requests.per.connection above 1)."
+            "still takes the later ones (max.in.flight.requests.per.connection above 1)."
             if effect == "order"
             else "The broker cannot know a batch again without a producer id and sequences (KIP-98): a retry is a new batch."
         )

@@ -171,13 +171,13 @@ def _explain_leader(code: int) -> tuple[str, str]:
         return (
             "The broker does not have the partition: the topic was deleted (or deleted and created again, with "
             "another topic id: KIP-516), is new and not known everywhere yet, or the client's metadata are old.",
-            "check that the topic exists (kafka-topics.sh --describe) and that nobody deletes and creates it while "
+            "check that the topic exists (kafka-topics.sh --describe) and is not deleted and recreated while "
             "producers run; Java clients look again every metadata.max.age.ms, librdkafka every "
             "topic.metadata.refresh.interval.ms; librdkafka gives up at once on topics that Metadata does not have",
         )
     return (
-        "One burst after a leader election is normal: a client that hears this refreshes its metadata (or reads the "
-        "new leader out of the answer, KIP-951) and sends again. Repeated, slow or endless ones hold records back "
+        "One burst after a leader election is normal: a client that gets this error refreshes its metadata (or reads the "
+        "new leader out of the answer, KIP-951) and sends again. Repeated, slow or endless bursts hold records back "
         "until delivery.timeout.ms (message.timeout.ms in librdkafka) and then lose them.",
         "if leaders move often: look at the brokers (restarts, garbage collection, lost ZooKeeper or controller "
         "sessions) and at auto.leader.rebalance.enable. If the client does not refresh: update it, and check "

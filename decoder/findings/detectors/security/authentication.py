@@ -239,7 +239,7 @@ class CredentialsInClear(_SaslDetector):
         self.report(
             (conn.identity, conn.broker, state.mechanism, between),
             exchange,
-            f"with {state.mechanism} the {secret} itself is in the bytes: whoever sees the traffic can use it."
+            f"with {state.mechanism} the {secret} itself is in the bytes: anyone who sees the traffic can use it."
             if readable
             else "SCRAM hides the password, but who records the exchange can try passwords against it at leisure, "
             "and everything after it is in clear.",
@@ -257,7 +257,7 @@ class CredentialsInClear(_SaslDetector):
 class SaslOutOfTurn(_SaslDetector):
     id = "sasl-out-of-turn"
     severity = Severity.HIGH
-    title = "a client speaks SASL when or where the broker expects none (ILLEGAL_SASL_STATE)"
+    title = "a client sends SASL when or where the broker does not expect it (ILLEGAL_SASL_STATE)"
     why = (
         "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the handshake was "
         "left out, or came again with another principal or mechanism (KIP-152, KIP-368)."
@@ -326,8 +326,8 @@ class SaslSessionExpired(_SaslDetector):
     severity = Severity.MEDIUM
     title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
     why = (
-        "a broker with connections.max.reauth.ms (or a token with an end) tells the session's lifetime in "
-        "SaslAuthenticate v1; the first request after it is not answered, the connection is closed. Requests in flight "
+        "a broker with connections.max.reauth.ms (or a token that expires) sends the session's lifetime in "
+        "SaslAuthenticate v1; the first request after that is not answered, and the connection is closed. Requests in flight "
         "fail, and every broker connection goes through it once a lifetime."
     )
     remedy = (

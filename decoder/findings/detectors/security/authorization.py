@@ -115,8 +115,8 @@ class AuthorizationFailed(Detector):
             "the authorizer finds no ACL that allows the connection's principal this, or one that denies it. Nothing "
             "heals that by waiting: clients that retry only repeat it."
             + (
-                " A topic that does not exist is answered so too, where the principal may not describe it: the broker "
-                "does not tell which."
+                " A topic that does not exist gets the same answer where the principal may not describe it: the broker "
+                "hides the difference."
                 if kind == "topic"
                 else ""
             )

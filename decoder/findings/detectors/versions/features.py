@@ -198,7 +198,7 @@ class TopicIdsUnused(_FetchFeature):
     id = "topic-ids-unused"
     title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
     why = (
-        "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and made anew looks the "
+        "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and recreated looks the "
         "same: the consumer goes on with offsets of the old one. Requests are longer, too."
     )
     remedy = "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id"
@@ -224,7 +224,7 @@ class TopicIdsUnused(_FetchFeature):
 
 class RackUnaware(_FetchFeature):
     id = "rack-unaware-fetch"
-    title = "a consumer does not say its rack, and brokers are in several (KIP-392)"
+    title = "a consumer does not set its rack, and brokers are in several racks (KIP-392)"
     why = (
         "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between racks or "
         "zones, and money where that is billed."

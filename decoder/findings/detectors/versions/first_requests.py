@@ -57,7 +57,7 @@ class ClosedOnFirstRequest(EndingDetector):
             )
             remedy = (
                 f"ask the broker: barnabas versions {conn.broker}. If it is that old, upgrade it (to 2.1 or newer for "
-                "current clients), or tell the client: librdkafka api.version.request=false and "
+                "current clients), or configure the client: librdkafka api.version.request=false and "
                 "broker.version.fallback=0.9.0 (or 0.8.2), kafka-python api_version=(0, 9), sarama Config.Version, "
                 "franz-go MaxVersions; Java: a client of the broker's own release"
             )
@@ -115,9 +115,9 @@ class ClientTooNew(Detector):
         self.report(
             key,
             exchange,
-            f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer speaks to brokers older than "
-            f"{seen.need.release} ({seen.need.source}): it finds no version that both know, and says so in an exception "
-            "of its own (UnsupportedVersionException), not on the wire",
+            f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than "
+            f"{seen.need.release} ({seen.need.source}): it finds no common version and raises an exception of its own "
+            "(UnsupportedVersionException), invisible on the wire",
             f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}",
             needs=seen.need.release,
             release=seen.release,

@@ -74,7 +74,7 @@ class OddCorrelationIds(Detector):
             "with another correlation id than the next one for a broken connection. Apache Kafka keeps the order: "
             "something between client and broker mixes requests of several, or the broker is no Apache Kafka.",
             "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
-            "broker's makers",
+            "broker's developers",
             kind="out of order",
             facts=conn.facts,
         )
@@ -100,9 +100,9 @@ class OddCorrelationIds(Detector):
         finding = self.report(
             ("reused", conn.identity),
             exchange,
-            "brokers answer in order, so it works as long as nothing in between keeps requests by their correlation "
-            "id. Whoever does, proxies and tracing among them, cannot tell the answers apart.",
-            "report it to the makers of the client: each request in flight needs an id of its own",
+            "brokers answer in order, so it works as long as nothing in between matches responses by their "
+            "correlation id. Proxies and tracing tools that do cannot tell the responses apart.",
+            "report it to the developers of the client: each request in flight needs an id of its own",
             severity=Severity.LOW,
             kind="used twice",
             correlation_id=exchange.correlation_id,

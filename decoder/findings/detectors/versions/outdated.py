@@ -177,13 +177,13 @@ class OldRecordFormat(Detector):
 class FarBehind(Detector):
     id = "client-far-behind"
     severity = Severity.INFO
-    title = "a client uses nothing that came within the last releases its broker has"
+    title = "a client uses nothing introduced in its broker's latest releases"
     why = (
         "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders move, "
         "clearer errors. Old versions are what a future release drops next (KIP-896)."
     )
     remedy = (
-        "upgrade the client library; if it is a new one, look whether it was told an old broker version (api_version, "
+        "upgrade the client library; if it is a new one, check whether it is configured with an old broker version (api_version, "
         "broker.version.fallback, Config.Version)"
     )
 
@@ -258,8 +258,8 @@ class CompressionOff(Detector):
     title = "an old librdkafka cannot compress because the broker's Produce range does not begin at 0"
     why = (
         "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker offers "
-        "(its issue 4956), and sends uncompressed batches when that is missing, whatever compression.type says; only "
-        "its log tells. Kafka 4 names v0 for that reason alone (KAFKA-18659); something that edits ApiVersions, or "
+        "(its issue 4956), and sends uncompressed batches when that is missing, whatever compression.type is; only "
+        "its log shows it. Kafka 4 names v0 for that reason alone (KAFKA-18659); something that edits ApiVersions, or "
         "another kind of broker, does not."
     )
     remedy = (

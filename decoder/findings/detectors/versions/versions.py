@@ -62,7 +62,7 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
         )
     if came is None:
         why = f"no release up to the newest that is known here has {api} v{version}: the client is newer, or broken."
-        return "client", why, "look at what the client is, and whether it reads the broker's ApiVersions answer"
+        return "client", why, "find out what the client is, and whether it reads the broker's ApiVersions response"
     if ends is None:
         why = (
             f"{api} v{version} came with Kafka {came}, and this broker does not have the API (or not on this listener)."
@@ -109,7 +109,7 @@ class UnsupportedVersion(MisfitDetector):
         if noted := exchange.marks.notes:
             return (
                 f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
-                "if that is a rule's doing, it is what the rule is for; if it could not be translated, use a broker or a "
+                "if a rule did that, it is what the rule is for; if it could not be translated, use a broker or a "
                 "client of another version",
             )
         if check.fit is VersionFit.UNKNOWN and exchange.api not in _FEATURES:
@@ -151,7 +151,7 @@ class ClosedOnVersion(MisfitDetector):
         sure = check.fit is VersionFit.OUTSIDE
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
         quirk = (
-            f" ApiVersions names {version_range(named)}, for the sake of old librdkafka (KAFKA-18659); the lowest are not served."
+            f" ApiVersions names {version_range(named)}, for old librdkafka (KAFKA-18659); the lowest are not served."
             if named[0] <= exchange.api_version <= named[1]
             else ""
         )
@@ -188,13 +188,13 @@ class ApiVersionsIgnored(MisfitDetector):
         what = {
             "closed": "and the broker closed the connection",
             "refused": "and the broker answered UNSUPPORTED_VERSION",
-            "answered": "and the broker answered all the same",
+            "answered": "and the broker still answered",
         }[outcome]
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version, outcome),
             exchange,
-            f"the versions of KIP-35 are there to be kept to. {why}",
-            f"report it to the makers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
+            f"a client must keep to the versions that ApiVersions offers (KIP-35). {why}",
+            f"report it to the developers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
             severity=Severity.LOW if outcome == "answered" else None,
             asked=exchange.api_version,
             offered=check.served,
@@ -292,7 +292,7 @@ class ApiVersionsFallback(Detector):
 class NoApiVersions(Detector):
     id = "no-api-versions"
     severity = Severity.INFO
-    title = "a client speaks fixed versions, without asking ApiVersions (KIP-35)"
+    title = "a client uses fixed versions without asking ApiVersions (KIP-35)"
     wanted = Wanted.NEW
 
     ANSWERED = 5
@@ -335,8 +335,8 @@ class NoApiVersions(Detector):
         finding = self.report(
             who,
             exchange,
-            "ApiVersions (KIP-35) is how a client learns what a broker takes. Without it the client speaks what it "
-            "was told or made for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
+            "ApiVersions (KIP-35) is how a client learns which versions a broker supports. Without it, the client "
+            "uses those it was configured with or built for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
             f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
             facts=conn.facts,
         )

@@ -59,7 +59,7 @@ SHOWN = {
         Shown("diverging-log", "log-truncated", "medium", seen=("cut by 5 records",),
               about={"offset": 9, "end_offset": 4, "epoch": 0}),
         Shown("client-per-record", "connection-churn", "medium", 13,
-              seen=("makes a new client for every record or two", "client 'throwaway'"), remedy=("one producer",),
+              seen=("creates a new client for every record or two", "client 'throwaway'"), remedy=("one producer",),
               about={"pattern": "a client per record", "api": "Produce"}),
         Shown("short-connections", "connection-churn", "low", 31, seen=("client 'probe'",),
               about={"pattern": "short connections"}),

@@ -53,7 +53,7 @@ def throttled(release: str, version: int, took: float) -> Conversation:
 def test_brokers_before_kip_219_keep_their_answers_back(release: str, version: int) -> None:
     found = throttled(release, version, 0.9).found("throttled-by-quota")
     assert found is not None
-    assert "keeps its answers back" in found.why and "at once and then" not in found.why
+    assert "keeps its responses back" in found.why and "at once and then" not in found.why
     assert found.about["throttled_ms"] == 4500
     assert "went on sending" not in found.seen
 
@@ -62,7 +62,7 @@ def test_brokers_before_kip_219_keep_their_answers_back(release: str, version: i
 def test_brokers_since_kip_219_answer_at_once(release: str, version: int) -> None:
     found = throttled(release, version, 0.01).found("throttled-by-quota")
     assert found is not None
-    assert "answers at once" in found.why and "keeps its answers back" not in found.why
+    assert "answers at once" in found.why and "keeps its responses back" not in found.why
 
 
 # --- static members of KIP-848

@@ -107,7 +107,7 @@ def test_help_ends_with_the_manual(run: Run) -> None:
     parts = ["Usage", "─ Options", "─ Examples", "barnabas rules check rules.yaml", "─ Exit status", "─ See also"]
     assert sorted(parts, key=shown.index) == parts
     assert max(map(len, shown.splitlines())) <= 80
-    assert "<bool>" not in shown and "Say whether a file holds rules, and what they are about. Exit status 2 if" in shown
+    assert "<bool>" not in shown and "Validate a rules file, and show what each rule does. The exit status is 2" in shown
 
 
 def test_brackets_are_not_taken_for_markup(capsys: pytest.CaptureFixture[str]) -> None:

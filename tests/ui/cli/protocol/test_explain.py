@@ -79,7 +79,7 @@ def test_unknown_words_get_suggestions(run):
     done = run("explain", "UNSUPORTED_VERSION")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        done.stderr == "barnabas: nothing is known by the name UNSUPORTED_VERSION; did you mean UNSUPPORTED_VERSION?\n"
+        done.stderr == "barnabas: unknown name UNSUPORTED_VERSION; did you mean UNSUPPORTED_VERSION?\n"
     )
     done = run("explain", "\x1b]52;xyzzy")
     assert done.returncode == 2 and "\x1b" not in done.stderr and "known are error names" in done.stderr

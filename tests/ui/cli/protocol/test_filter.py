@@ -30,7 +30,7 @@ def test_check_reports_what_has_to_be_read(run: Run, recording: Path) -> None:
         ("err != 0 and latency > 5ms", "decided by the index"),
         ("api == Produce and topic == orders", "decodes requests and responses of Produce"),
         ("err or not topic == a", "decodes requests and responses of all exchanges"),
-        ("software contains java", "say of themselves"),
+        ("software contains java", "report when they connect"),
     ):
         done = run("filter", "check", text)
         assert done.returncode == 0 and done.stdout.startswith("ok: ") and reads in done.stdout

@@ -107,7 +107,7 @@ def test_keys_are_the_options_of_the_command() -> None:
         (ONE + "\n" + ONE, ["b.toml:6:1", "line 1", "'orders'"]),
         (ONE + 'listen = "h:5"\n' + ONE.replace("orders", "o2") + 'listen = "h:5"\n', ["b.toml:5", "'o2'", "'orders'"]),
         (ONE + 'record = "r"\n' + ONE.replace("orders", "o2") + 'listen="h:0"\nrecord = "r"\n', ["record", "own"]),
-        (ONE + 'listen = "nonsense"\n', ["b.toml:1", "cluster 'orders'", "no HOST:PORT"]),
+        (ONE + 'listen = "nonsense"\n', ["b.toml:1", "cluster 'orders'", "not HOST:PORT"]),
         ('[[cluster]]\nname = "orders"\n', ["b.toml:1", "cluster 'orders'", "which cluster"]),
         (ONE + 'rules = "missing.yaml"\n', ["b.toml:1", "missing.yaml"]),
         (ONE + 'oversize = "drop"\n', ["b.toml:1", "pass, close"]),

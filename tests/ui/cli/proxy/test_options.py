@@ -169,7 +169,7 @@ def test_filters_of_a_flight_recorder_read_times_as_they_are_shown(tmp_path: Pat
     ("given", "message"),
     [
         (("", "", ["err =="], None, "", None), r"err =="),
-        (("", "", None, ["no-such-finding"], "", None), "no id of a finding"),
+        (("", "", None, ["no-such-finding"], "", None), "nor the id of a finding"),
         (("1s", "", None, None, "", None), "2 seconds or more"),
         (("1kB", "", None, None, "", None), "KiB or more"),
         (("", "2h", None, None, "", None), "to an hour"),
@@ -242,7 +242,7 @@ def test_a_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, 
     config = MeterOptions("127.0.0.1:0").config()
     assert config is not None and config.feed_token == "from outside"
     (tmp_path / "empty").write_text(" \n")
-    with pytest.raises(Failure, match="holds no token"):
+    with pytest.raises(Failure, match="does not contain a token"):
         read_token(tmp_path / "empty")
 
 
@@ -296,7 +296,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(runtime: Path, tmp_path: 
     ("pretend", "cap", "message"),
     [
         ("0.10.9", [], "--pretend: unknown Kafka release '0.10.9', did you mean 0.10.2?"),
-        ("", ["Fetch"], "--cap: 'Fetch' is no API=VERSION such as Fetch=11"),
+        ("", ["Fetch"], "--cap: 'Fetch' is not API=VERSION, such as Fetch=11"),
         ("0.9", ["CreateTopics=1"], "--cap: Kafka 0.9.0 has no CreateTopics: leave its cap out"),
     ],
 )

@@ -60,7 +60,7 @@ def test_an_index_that_is_wrong(recording: Path, segment: Path, what: str, reaso
     if what != "gone":
         assert contents(segment) != good
     done = verify(segment, write=True)
-    assert done.is_well and f"index made anew, 4 exchanges: {found.index}" in done.lines[0]
+    assert done.is_well and f"index rebuilt, 4 exchanges: {found.index}" in done.lines[0]
     assert contents(segment) == good
     assert sorted(path.name for path in recording.iterdir()) == sorted([segment.name, index.name, strings.name])
     assert verify(segment).state == "fine"
@@ -109,7 +109,7 @@ def test_what_is_left_behind_by_a_kill(recording: Path, segment: Path) -> None:
     for path in paths(segment):
         path.unlink()
     done = verify(part, write=True)
-    assert done.is_well and "ends in the middle of a block" in done.lines[0] and "read anew" in done.lines[0]
+    assert done.is_well and "ends in the middle of a block" in done.lines[0] and "read from the beginning" in done.lines[0]
     assert part.exists()
 
 

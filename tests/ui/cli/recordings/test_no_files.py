@@ -74,7 +74,7 @@ def test_export_replaces_nothing_silently(recording: Path, tmp_path: Path) -> No
     for target in (mine, link):
         for more in ((), ("--exchange", "1", "--as", "json")):
             done = command("export", recording, "-o", target, *more)
-            assert done.returncode != 0 and "is there already" in done.stderr and "--force" in done.stderr
+            assert done.returncode != 0 and "already exists" in done.stderr and "--force" in done.stderr
     assert (mine.read_text(), other.read_text()) == ("mine", "theirs")
     for target in (mine, link):
         assert command("export", recording, "-o", target, "--force").returncode == 0

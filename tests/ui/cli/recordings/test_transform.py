@@ -44,7 +44,7 @@ def test_redact_everything(run: Run, planted: Path, tmp_path: Path) -> None:
     done = run("redact", planted, "-o", "out", "--salt", "mine")
     assert done.returncode == 0, done.stderr
     assert "verified: 0 of" in done.stderr
-    assert "blanked, since nobody can say what is in it" in done.stderr
+    assert "blanked, because its content is unknown" in done.stderr
     assert "next: barnabas ui out" in done.stderr
     for file in (tmp_path / "out").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600

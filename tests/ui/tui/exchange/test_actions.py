@@ -56,7 +56,7 @@ async def exported(pilot: Pilot[None], down: int, path: Path, replace: bool = Fa
     pilot.app.screen.query_one("Input").value = str(path)  # type: ignore[attr-defined]
     await pilot.press("enter")
     if replace:
-        await until(pilot, "is there already")
+        await until(pilot, "already exists")
         await pilot.press("y")
 
 

@@ -411,7 +411,7 @@ def test_an_empty_capture_is_reported(tmp_path: Path) -> None:
     Recorder(tmp_path).close()
 
     async def steps(pilot: Pilot[None]) -> None:
-        assert "No exchange in this capture." in screen_text(pilot)
+        assert "No exchanges in this capture." in screen_text(pilot)
         await pilot.press("enter", "G", "g", "E", "E", "j", "pagedown", "F")
         exchanges(pilot)
 

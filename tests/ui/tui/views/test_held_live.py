@@ -100,7 +100,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
         assert not asked.done()
         await pilot.press("a")
         assert (await outcome(pilot, asked)).cluster_id == "changed"
-        await until(pilot, "Nothing is held just now")
+        await until(pilot, "Nothing is held now")
         # Other connections go on while a request is held. It is answered with an error that the client knows by name.
         await hold(pilot, 'api == ListOffsets and client == "stock-1"')
         asked = first(client)
@@ -133,7 +133,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
         asked = first(client)
         number = await held_again(pilot, number)
         await pilot.press("d")
-        await until(pilot, "Nothing is held just now")
+        await until(pilot, "Nothing is held now")
         assert await outcome(pilot, first(other)) == "answered" and not asked.done()
         await pilot.press("I", "y")
         await until(pilot, "Nothing is intercepted")
@@ -153,7 +153,7 @@ def test_the_client_of_a_dropped_request_gives_up_by_itself(proxy: Proxy) -> Non
         await pilot.press("9")
         await until(pilot, "replica_id")
         await pilot.press("d")
-        await until(pilot, "Nothing is held just now")
+        await until(pilot, "Nothing is held now")
         assert await outcome(pilot, asked) == "_TIMED_OUT"
 
     drive(proxy, steps)

@@ -57,7 +57,7 @@ async def test_rules_are_switched_and_removed_where_that_is_allowed(pilot: Pilot
     await pilot.press("d")
     await until(pilot, "Remove the rule 'moved'?")
     await pilot.press("n", "d", "y")
-    await until(pilot, "No rule: the traffic passes as it is.")
+    await until(pilot, "No rules: traffic is passed on unchanged.")
     assert proxy.asked == ["enable moved False", "remove moved"]
     await pilot.press("a")
     await until(pilot, "Add a rule")

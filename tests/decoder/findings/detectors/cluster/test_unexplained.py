@@ -176,4 +176,4 @@ def test_a_code_of_no_release() -> None:
     key = facts.api_key("Heartbeat")
     conversation = Conversation()
     (found,) = _findings([conversation.exchange(_request(key, 4), _answer(key, 4, "error_code", 1234))], ["unexplained-error"])
-    assert "ERROR(1234)" in found.seen and "no release of Kafka" in found.why
+    assert "ERROR(1234)" in found.seen and "no known Kafka release" in found.why

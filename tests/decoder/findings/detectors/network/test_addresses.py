@@ -188,7 +188,7 @@ def test_connections_that_end_before_a_word_is_said() -> None:
         conversation.close(conn, "rst" if count else "fin", "broker")
     (found,) = conversation.findings()
     assert found.id == "connection-closed-at-once" and found.severity is Severity.HIGH and found.count == 6
-    assert "before anything was said" in found.seen and "max.connections.per.ip" in found.why
+    assert "before any request" in found.seen and "max.connections.per.ip" in found.why
 
 
 def test_a_connection_that_works_ends_the_row_of_those_closed_at_once() -> None:

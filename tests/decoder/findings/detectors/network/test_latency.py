@@ -84,7 +84,7 @@ def test_a_broker_slower_than_the_other() -> None:
 def test_a_throttled_producer_comes_first() -> None:
     found = findings("fetching-throttled-producer")[0]
     assert (found.id, found.severity) == ("throttled-by-quota", Severity.MEDIUM)
-    assert "client 'loader'" in found.seen and "Produce answers said throttle_time_ms" in found.seen
+    assert "client 'loader'" in found.seen and "Produce responses carried throttle_time_ms" in found.seen
     assert found.about["quota"] == "producer_byte_rate" and found.about["throttled_ms"] > 1000
     assert "--entity-name loader --add-config producer_byte_rate" in found.remedy
 
