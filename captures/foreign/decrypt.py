@@ -67,7 +67,7 @@ def decrypted(sources: list[CaptureSource], keylog: Path | None) -> list[Capture
         wireshark = Wireshark()
     except WiresharkError as error:
         if keylog is None:
-            holding[0].note = f"it holds TLS secrets, but TLS connections stay closed: {error}"
+            holding[0].note = f"it holds TLS secrets, but TLS connections cannot be decrypted: {error}"
             return sources
         raise DecryptionError(f"--keylog needs tshark, which decrypts: {error}") from None
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
@@ -220,7 +220,7 @@ class _Streams:
         closed = sum(not stream.plain for stream in self._streams.values())
         if not closed:
             return None
-        return f"{closed} of {len(self._streams)} TLS connections could not be decrypted: their secrets are not there"
+        return f"{closed} of {len(self._streams)} TLS connections could not be decrypted: their secrets are missing"
 
     def packet(self, packet: Any) -> Iterator[Stamped]:
         """The made-up packets in place of one."""

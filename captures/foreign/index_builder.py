@@ -50,9 +50,9 @@ def unread_notes(scanner: Scanner) -> list[str]:
     notes = []
     if scanner.cut_packets:
         notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
-    notes += [f"{count} packets have link type {link}, which is not read" for link, count in scanner.unread.items()]
+    notes += [f"{count} packets have link type {link}, which is not supported" for link, count in scanner.unread.items()]
     if scanner.fragments:
-        notes.append(f"{scanner.fragments} fragments of IP packets were not put together")
+        notes.append(f"{scanner.fragments} fragments of IP packets were not reassembled")
     return notes
 
 

@@ -151,7 +151,7 @@ class Tap:
     def _start(self, ports: Collection[int]) -> None:
         program = shutil.which(self.by)
         if program is None:
-            raise SniffError(f"{self.by} is not installed; leave the choice to barnabas, or install it")
+            raise SniffError(f"{self.by} is not installed; omit --by, or install it")
         wanted = " or ".join(f"tcp port {port}" for port in ports) or "tcp"
         filter_ = f"({wanted}) or (vlan and ({wanted}))"
         options = ["-q", "-s", "0", "-B", "64"] if self.by == "dumpcap" else ["-n", "-U", "-s", "0", "-B", "65536"]
@@ -309,7 +309,7 @@ def sniff(
             if tap.source.trouble != reported:
                 reported = tap.source.trouble
                 trouble(
-                    f"{reported}; those that come now are dropped and counted"
+                    f"{reported}; further packets are dropped and counted"
                     if reported
                     else "there is room for packets again"
                 )

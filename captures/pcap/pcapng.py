@@ -384,5 +384,5 @@ def _what_it_is(head: bytes) -> str:
     ):
         if head.startswith(magic):
             return text
-    text = f"not a capture: it starts with {head[:4].hex(' ')}, and neither pcapng nor pcap does"
+    text = f"not a capture: it starts with {head[:4].hex(' ')}, unlike pcapng and pcap"
     return text + "; if Wireshark opens it, convert it with `editcap -F pcapng FILE OUT`"

@@ -23,7 +23,7 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
 _FREE, _EXPANSION = 256 << 20, 250
 """Limits of unpacking, in bytes and as a multiple of the file: captures shrink to about a tenth, bombs to nothing."""
-_BOMB = f"it unpacks to more than {_EXPANSION} times its size, as no capture does; if it is one, unpack it first"
+_BOMB = f"it unpacks to more than {_EXPANSION} times its size, which no capture does; if it is one, unpack it first"
 _HEAD_SIZE = 1 << 16
 Ends = frozenset[bytes]
 """Both ends of a connection, as `flows.Flow` has them."""
@@ -66,7 +66,7 @@ class CaptureSource:
             try:
                 raw = open_file(path)  # kept open: a segment may be renamed while we read it
             except NotAFile as error:
-                raise NotACapture(f"{path}: {error.strerror}; what comes out of it is read as -, from standard input") from None
+                raise NotACapture(f"{path}: {error.strerror}; read its output as -, from standard input") from None
             head = raw.read(4)
             raw.seek(0)
             if not head.startswith((_GZIP, _ZSTD)):

@@ -181,7 +181,7 @@ class Capture:
         if path.is_dir():
             self._find()
             if not self.segments:
-                reason = "; ".join(self._notes) or "no .pcapng or .pcap file is in it"
+                reason = "; ".join(self._notes) or "it contains no .pcapng or .pcap file"
                 raise NotACapture(f"{path}: no capture: {reason}")
         else:
             part = path.with_name(path.name + ".part")

@@ -91,7 +91,7 @@ class EventReader:
         self._unread: list[str] = []
         self._find()
         if not self._unread:
-            raise NotACapture(self.note or f"{path}: no capture: no .pcapng or .pcap file is in it")
+            raise NotACapture(self.note or f"{path}: not a capture: it contains no .pcapng or .pcap file")
 
     # files
 

@@ -83,7 +83,7 @@ class Registry:
 
     def _ask(self, schema_id: int) -> Schema | SchemaError:
         if len(self._known) >= MOST_IDS:
-            return SchemaError(f"schema {schema_id}: {MOST_IDS} ids were asked for already, and no more are")
+            return SchemaError(f"schema {schema_id}: {MOST_IDS} ids have been requested, which is the limit")
         if self._down is not None and time.monotonic() < self._down[0]:
             return SchemaError(f"schema {schema_id}: {self._down[1]}")
         found: Schema | SchemaError
@@ -239,7 +239,7 @@ def _authorization(auth: tuple[str, str] | str | None) -> dict[str, str]:
     else:
         value = "Basic " + base64.b64encode(":".join(auth).encode()).decode()
     if not value.isascii() or not value.isprintable():
-        raise SchemaError("the registry's credentials cannot stand in an HTTP header")
+        raise SchemaError("the registry's credentials contain characters that an HTTP header cannot hold")
     return {"Authorization": value}
 
 

@@ -302,7 +302,7 @@ def _opened(uri: str) -> tuple[Any, str]:
     user, at, _ = parts.netloc.rpartition("@")
     if at and (":" in user or parts.scheme == "s3") and user != "anonymous":
         raise StorageError(
-            f"{shown}: credentials do not belong into a URI, where others see them; put them where the store's own tools look "
+            f"{shown}: a URI must not contain credentials, as others can see it; put them where the store's own tools look "
             "(for s3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials)"
         )
     try:

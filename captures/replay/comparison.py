@@ -380,7 +380,7 @@ class Comparer:
     def _row(self, api_key: int, pair: ValuePair) -> FieldDifference | None:
         name = pair.field.name
         if api_key in FETCHES:
-            return self._leave("partitions that an answer to a fetch is silent of")
+            return self._leave("partitions missing from a Fetch response")
         if name in _OF_BROKERS or pair.field.struct is None or _names_brokers(pair.field):
             return self._leave("brokers")
         if pair.missing == "recording" and (api_key == _LIST_GROUPS or not _asked_for(pair)):
@@ -394,7 +394,7 @@ class Comparer:
         inside = pair.path.rpartition(".")[0]
         if (is_retriable(a) or a in _TIMING) and (not b or is_retriable(b) or b in _TIMING):
             excused.append(inside)
-            return self._leave("errors that pass, and have passed")
+            return self._leave("temporary errors that are over")
         if b in _TIMING and not a and Role.GROUP in pair.scope and b == facts.error_code("REBALANCE_IN_PROGRESS"):
             excused.append(inside)
             return self._leave("rebalances at another moment")

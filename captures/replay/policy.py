@@ -55,7 +55,7 @@ class Policy:
             return by_api
         message = exchange.request_message
         if exchange.request_cut:
-            return f"only its beginning was recorded ({exchange.cut})"
+            return f"only its start was recorded ({exchange.cut})"
         if message is None:
             return f"cannot be decoded ({exchange.undecoded})" if exchange.request else "only its answer was recorded"
         null = forbidden_null(exchange.request_view)

@@ -81,7 +81,7 @@ REPORTS = {
     ),
     "errors": ReportQuery(
         "Errors",
-        "Every error code in responses, wherever it stands.",
+        "Every error code in responses, at any level.",
         ("errors",),
         """SELECT api, error, error_code, count(*) AS errors, count(DISTINCT client_id) AS client_ids,
             count(DISTINCT topic) AS topics, count(DISTINCT capture_id) AS captures, min(time_ns) AS first_ns,
@@ -90,7 +90,7 @@ REPORTS = {
     ),
     "errors-over-time": ReportQuery(
         "Errors over time",
-        "How many of which error in each stretch of time.",
+        "Errors by code in each time interval.",
         ("errors",),
         """SELECT time_ns - time_ns % {bucket} AS start_ns, error, count(*) AS errors FROM errors
             GROUP BY time_ns - time_ns % {bucket}, error""",
@@ -113,7 +113,7 @@ REPORTS = {
     ),
     "throughput": ReportQuery(
         "Throughput",
-        "Requests and bytes in each stretch of time.",
+        "Requests and bytes in each time interval.",
         ("exchanges",),
         f"""SELECT time_ns - time_ns % {{bucket}} AS start_ns, {_SUMMED}, {_BYTES} FROM exchanges
             GROUP BY time_ns - time_ns % {{bucket}}""",
@@ -179,7 +179,7 @@ REPORTS = {
     ),
     "findings": ReportQuery(
         "Findings",
-        "What is wrong, over all captures; each is explained by barnabas findings. A finding counts once per file that shows it.",
+        "Findings of all captures; barnabas findings explains each. A finding counts once per file that shows it.",
         ("findings",),
         """SELECT id, severity, count(*) AS findings, count(DISTINCT capture_id) AS captures, sum(count) AS times,
             min(seen) AS such_as, min(first_ns) AS first_ns, max(last_ns) AS last_ns FROM findings GROUP BY id, severity""",

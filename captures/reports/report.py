@@ -41,7 +41,7 @@ def make(
     known = [*REPORTS, compatibility.NAME]
     for name in names:
         if name not in known:
-            raise ValueError(f"no report is called {name!r}; there is: {', '.join(known)}")
+            raise ValueError(f"there is no report {name!r}; there are: {', '.join(known)}")
     made, left_out = [], []
     bucket = int(seconds * 1e9) or stretch(engine) * 10**9
     for name, query in REPORTS.items():

@@ -236,8 +236,8 @@ def _found(source: Place, done: dict[str, Done]) -> tables.Found:
         )
     if found.left_out:
         more = f" (and {len(found.left_out) - 1} more)" if len(found.left_out) > 1 else ""
-        raise PipelineError(f"{source}: no capture is in it: {found.left_out[0]}{more}")
-    raise PipelineError(f"{source}: no capture is in it; make one with: barnabas proxy --record {source}")
+        raise PipelineError(f"{source}: it contains no capture: {found.left_out[0]}{more}")
+    raise PipelineError(f"{source}: it contains no capture; make one with: barnabas proxy --record {source}")
 
 
 def write(

@@ -121,7 +121,7 @@ class SegmentReader(DataSourceReader):  # type: ignore[misc]
         """Raises ValueError when there is nothing to read."""
         found = tables.find_segments(_place(self._path))
         if not found.segments:
-            raise ValueError(f"{self._path}: no capture is in it, or only a segment that is still being written")
+            raise ValueError(f"{self._path}: it contains no capture, or only a segment that is still being written")
         return [SegmentPartition(segment) for segment in found.segments]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

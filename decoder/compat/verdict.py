@@ -177,7 +177,7 @@ class _Assessment:
         if negotiation is Negotiation.NEVER:
             return Verdict.BREAKS, "the client does not ask what the broker offers, so it will go on using it"
         if served is None:
-            return Verdict.MAY_BREAK, "the API is gone, and what the client does with it will not be there"
+            return Verdict.MAY_BREAK, "the API was removed, so what the client does with it will not work"
         others = [v for v in self.client.versions(use.api_key) if self.release.serves(use.api_key, v)]
         ranges = self.client.ranges(use.api_key)
         if self.new_enough and self.software and self.needed:
@@ -195,7 +195,7 @@ class _Assessment:
                 return Verdict.BREAKS, f"the broker offered up to v{top} and the client went no higher than v{highest}"
             return Verdict.MAY_BREAK, "that was the highest that the broker offered: the client may know more"
         if negotiation is Negotiation.UNANSWERED:
-            return Verdict.MAY_BREAK, "its broker does not answer ApiVersions; asked by a newer one it may do more"
+            return Verdict.MAY_BREAK, "its broker does not answer ApiVersions; with a newer broker it may use more"
         return Verdict.MAY_BREAK, "what the broker offered was not seen: the client may know more"
 
     def _not_yet(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:
@@ -228,7 +228,7 @@ class _Assessment:
                 f"{count} message{'s' * (count != 1)} of format {magic}" for magic, count in old.items()
             )
             after = (
-                " Kafka 4.0 and newer take format 2 alone (KIP-724)."
+                " Kafka 4.0 and newer take only format 2 (KIP-724)."
                 if release_order(self.release.number) >= (4,)
                 else ""
             )
@@ -236,7 +236,7 @@ class _Assessment:
 
     def _certainty(self, worst: Verdict) -> str:
         if worst is Verdict.BREAKS:
-            return "sure, as far as the client stays as it was captured"
+            return "sure, as long as the client behaves as captured"
         if worst is Verdict.MAY_BREAK:
             return "open: the capture does not show what else the client can do"
         if self.client.negotiation is Negotiation.NEVER:

@@ -73,7 +73,7 @@ class Filter:
         found = analysis.first_needing_response(self.tree)
         if found is not None:
             name = found.field.name if isinstance(found, Test) else "a search for a text"
-            raise FilterError(f"{name} is not known before the response is there", self.text, found.start, found.end)
+            raise FilterError(f"{name} is not known before the response", self.text, found.start, found.end)
 
     @cached_property
     def known(self) -> Known:
@@ -133,7 +133,7 @@ def named_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise DecoderError(f"no time zone is called {name[:60]!r} here: give its name in the IANA database, such as Europe/Berlin") from None
+        raise DecoderError(f"there is no time zone {name[:60]!r}: give its name in the IANA database, such as Europe/Berlin") from None
 
 
 def compile(text: str, now: Callable[[], int] | int | None = None, zone: tzinfo | None = UTC) -> Filter:

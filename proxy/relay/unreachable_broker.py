@@ -96,5 +96,5 @@ def _named(frame: bytes) -> str:
     try:
         key, version, _ = peek_request(frame)
     except DecodeError:
-        return "a frame that is no request"
+        return "a frame that is not a request"
     return f"{facts.api_name(key)} v{version}"

@@ -83,7 +83,7 @@ class TargetConnection:
             while size - at >= 4:
                 length = int.from_bytes(buffer[at : at + 4], "big", signed=True)
                 if not 0 <= length <= MAX_FRAME:
-                    raise OSError(f"what came is no frame (size {length})")
+                    raise OSError(f"the bytes received are not a frame (size {length})")
                 end = at + 4 + length
                 if end > size:
                     break

@@ -425,7 +425,7 @@ class Player:
                 self._drain(connection.owner)
 
     def _give_up(self, call: RecordedCall) -> None:
-        self.report.note(f"went on without waiting longer for {call.exchange.api}")
+        self.report.note(f"stopped waiting for {call.exchange.api}")
         self._complete(call)
         self._held_until = time.monotonic_ns()
 

@@ -127,7 +127,7 @@ class ResponseChecker:
             self.report.fail(call, f"its answer cannot be read: {fault}")
             return None
         if got.trailing:
-            self.report.note("answers with bytes behind their end")
+            self.report.note("responses with extra bytes at the end")
         null = forbidden_null(MessageView(got))
         if null is not None:
             self.report.fail(call, f"its answer has a null where Kafka allows none ({null})")
@@ -143,7 +143,7 @@ class ResponseChecker:
     def _retry_may_help(self, call: RecordedCall, got: Message, now: int) -> bool:
         """Whether another attempt may still help."""
         if self._absent.lacks_only_absent_topics(got):
-            self.report.note("topics that the target had not after all patience are not waited for again")
+            self.report.note("topics that the target did not have in time are not waited for again")
             return False
         if not call.attempts:
             call.due_ns = now  # from here on: when it was first answered

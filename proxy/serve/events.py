@@ -103,7 +103,7 @@ class NameTaken:
 
     @property
     def text(self) -> str:
-        return f"{self.live} is taken for {self.recorded} of the recording"
+        return f"{self.live} corresponds to {self.recorded} of the recording"
 
 
 ServeEvent = NameTaken | Serving | Miss | ProducedOtherwise | Trouble | WaitsForProducer

@@ -202,7 +202,7 @@ class RecordingServer:
                 answer = await self._forward(connection, frame, ask)
             except (OSError, TimeoutError) as error:
                 why = reason(error) if isinstance(error, OSError) else "no answer"
-                self._report_miss(connection, missed, f"the broker could not be asked either ({why}): the connection is closed")
+                self._report_miss(connection, missed, f"the broker could not be reached either ({why}): the connection is closed")
                 self._engine.misses[api] += 1
                 return _CLOSE
             self._engine.counts["forwarded"] += 1

@@ -51,7 +51,7 @@ HOOKED = "def request(self, message, ctx): pass"
         (f"class A:\n  match = 'api == Produce and ver > 90'\n  {HOOKED}\n", "", "is never true: no version is like that"),
         (f"class A:\n  apis = 7\n  {HOOKED}\n", "", "apis is a set of names"),
         (f"class A:\n  match = 'api = Fetch and'\n  {HOOKED}\n", "", "match: "),
-        (f"class A:\n  match = 'latency > 5ms'\n  {HOOKED}\n", "", "is not known before the response is there"),
+        (f"class A:\n  match = 'latency > 5ms'\n  {HOOKED}\n", "", "is not known before the response"),
         ("class A:\n  def tick(self, ctx): pass\n", ":B", "it has no class B: there: A"),
         ("class A:\n  def tick(self, ctx): pass\n", "?a=1", "p.py:1: A has no setting 'a': it has none"),
         ("class A:\n  def __init__(self, size: int): pass\n  def tick(self, ctx): pass\n", "?size=x", "'size' is a whole number, not 'x'"),

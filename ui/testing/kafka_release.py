@@ -148,5 +148,5 @@ def _why_not(version: str, output: str) -> str:
     errors = [line.partition("[ERROR]")[2].strip() for line in output.splitlines() if "[ERROR]" in line]
     first = next(filter(None, errors), output.strip()[:500])
     if re.search(rf"Could not find artifact \S*:{re.escape(version)}|{re.escape(version)} was not found", output):
-        return f"Maven finds no Apache Kafka {version} ({ARTIFACT}): name a version that was released, for example 4.3.1. It says: {first}"
+        return f"Maven finds no Apache Kafka {version} ({ARTIFACT}): name a version that was released, for example 4.3.1. Its message: {first}"
     return f"Maven cannot fetch Apache Kafka {version}: is its repository reachable (~/.m2/settings.xml)? Its message: {first}"

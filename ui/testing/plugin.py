@@ -191,7 +191,7 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addr
         file, on_miss, unmatched, unused, contents = arguments(*marker.args, **marker.kwargs)
     except TypeError as error:
         wrong = str(error).partition("() ")[2]  # behind the name of the function
-        text = f"the marker is {MARKER}, and not as it is written: {wrong}"
+        text = f"the marker is {MARKER}; it is used wrongly: {wrong}"
         raise pytest.fail.Exception(text, pytrace=False) from None
     known = {"on_miss": (on_miss, ON_MISS), "unmatched": (unmatched, OUTCOMES), "unused": (unused, OUTCOMES)}
     if not callable(contents):
@@ -225,7 +225,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     fixture = item.stash.get(_FIXTURE, None)
     if fixture is not None and (missed := fixture.never_hit()):
         names = ", ".join(map(str, missed))
-        pytest.fail(f"never hit: {names}; if that may be, inject it with required=False", pytrace=False)
+        pytest.fail(f"never hit: {names}; if that is allowed, inject it with required=False", pytrace=False)
     if fixture is not None and (faults := fixture.cassette_faults()):
         pytest.fail("\n".join(faults), pytrace=False)
     return result

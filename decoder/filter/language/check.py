@@ -53,7 +53,7 @@ class _Checker:
             return self.bare(node)
         if isinstance(node, tree.Text):
             if not node.word.text:
-                raise self.error("an empty text is in everything", node)
+                raise self.error("an empty text matches everything", node)
             return tree.Search(node.word.text, node.start, node.end)
         if isinstance(node, tree.Quantified):
             return self.quantified(node)
@@ -136,7 +136,7 @@ class _Checker:
         kind = field.kind
         if kind is ValueKind.STRUCT:
             raise self.error(
-                f"{field.name} is a structure: go on with a field of it, or let it stand alone", node.field
+                f"{field.name} is a structure: add one of its fields, or use it alone", node.field
             )
         if op in tree.ORDER and kind not in NUMBERS:
             raise self.error(f"{field.name} is {_a(kind)}, which has no order: use ==, != or in", node)
@@ -181,7 +181,7 @@ class _Checker:
         if not isinstance(low, int | float) or not isinstance(high, int | float):
             raise self.error("a range goes from a time of day to another, or from a date to another", item)
         if low > high:
-            raise self.error("nothing is in this range: it goes from the lower value to the higher", item)
+            raise self.error("this range is empty: write the lower value first", item)
         return tree.ValueRange(low, high)
 
     def scalar(self, field: Field | Path, word: tree.Word) -> tree.Scalar:
@@ -198,17 +198,17 @@ class _Checker:
             return text.lower()
         if kind is ValueKind.FLAG:
             if text.lower() not in _BOOLEANS:
-                raise self.error(f"{field.name} is true or false, and stands alone best: {field.name}", word)
+                raise self.error(f"{field.name} is true or false: use it alone: {field.name}", word)
             return _BOOLEANS[text.lower()]
         if kind is ValueKind.ADDRESS:
             found = literals.endpoint(text)
             if found is None:
-                raise self.error("no address: write host, host:port, :port, an IP address or a network", word)
+                raise self.error("not an address: write host, host:port, :port, an IP address or a network", word)
             return found
         if kind is ValueKind.UUID:
             identity = literals.topic_id(text)
             if identity is None:
-                raise self.error("no id: write its 22 letters in base64, or a UUID in hexadecimal", word)
+                raise self.error("not an id: write its 22 letters in base64, or a UUID in hexadecimal", word)
             return identity
         return self.time(word) if kind is ValueKind.TIME else self.number(field, word)
 
@@ -248,7 +248,7 @@ class _Checker:
 
     def bounded(self, value: int | float, word: tree.Word) -> int | float:
         if not -_I64 <= value < _I64:
-            raise self.error("so large a number is nowhere (64 bits)", word)
+            raise self.error("the number is too large (64 bits at most)", word)
         return value
 
     def time(self, word: tree.Word) -> int | literals.TimeOfDay:
@@ -259,7 +259,7 @@ class _Checker:
         if ns is None:
             found = literals.number(word.text)
             if found is None or not isinstance(found.value, int):
-                raise self.error("no time: write 12:01, 12:01:30.250, 2026-11-21T12:01:30 or 2026-11-21", word)
+                raise self.error("not a time: write 12:01, 12:01:30.250, 2026-11-21T12:01:30 or 2026-11-21", word)
             ns = found.value
         if not -_I64 <= ns < _I64:
             raise self.error("so far a time is nowhere", word)

@@ -91,4 +91,4 @@ def _unexpected(text: str, at: int) -> FilterError:
         return FilterError(f"a text that begins with {sign} must end with it", text, at, len(text))
     if sign in _SINGLE:
         return FilterError(f"{sign!r} alone means nothing, did you mean {_SINGLE[sign]}?", text, at)
-    return FilterError(f"{sign!r} means nothing here; texts with special characters stand in quotes", text, at)
+    return FilterError(f"{sign!r} means nothing here; put texts with special characters in quotes", text, at)

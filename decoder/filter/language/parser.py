@@ -64,7 +64,7 @@ class _Parser:
             raise self.error("the filter is empty; try: api == Produce and err != 0", self.token)
         node = self.disjunction()
         if not self.ended:
-            hint = "a ( is missing in front" if self.token.is_sign(")") else "between two tests stands and, or"
+            hint = "a ( is missing in front" if self.token.is_sign(")") else "put 'and' or 'or' between two tests"
             raise self.error(f"{self.shown(self.token)} does not belong here; {hint}", self.token)
         return node
 
@@ -106,7 +106,7 @@ class _Parser:
             comparison = self.test()
             if not isinstance(comparison, Comparison):
                 raise FilterError(
-                    f"in {token.value.lower()}(...) stands a test of one field, such as: resp.topics[*].error_code != 0",
+                    f"{token.value.lower()}(...) takes a test of one field, such as: resp.topics[*].error_code != 0",
                     self.text,
                     comparison.start,
                     comparison.end,
@@ -129,7 +129,7 @@ class _Parser:
             word = Word(token.value, True, token.start, token.end)
             operator, _, sign = self.operator()
             if operator:
-                raise self.error(f"in front of {self.shown(sign)} stands a field's name, without quotes", token)
+                raise self.error(f"put a field's name, without quotes, before {self.shown(sign)}", token)
             return Text(word, token.start, token.end)
         if token.kind is not TokenKind.WORD or token.is_word(*KEYWORDS):
             raise self.error(f"expected a field or a text in quotes and not {self.shown(token)}", token)

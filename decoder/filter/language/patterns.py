@@ -110,9 +110,9 @@ def pattern(text: str) -> Pattern:
     except re.error as error:
         raise PatternError(f"no regular expression: {error}") from None
     except Warning as warning:
-        raise PatternError(f"a regular expression that is not clear: {warning}; put \\ in front") from None
+        raise PatternError(f"an ambiguous regular expression: {warning}; put \\ in front") from None
     except (OverflowError, RecursionError, ValueError) as error:
-        raise PatternError(f"no regular expression that can be used: {error}") from None
+        raise PatternError(f"not a usable regular expression: {error}") from None
     cost = _Cost()
     cost.add(parsed, repeated=False)
     if cost.repeats > MOST_REPEATS:

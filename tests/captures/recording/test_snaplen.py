@@ -209,4 +209,4 @@ def test_replay_and_serve_report_cut_exchanges_that_they_leave_out(plain: Path) 
     assert len(cut) == 2 * 10
     assert RecordedExchanges(exchanges).cut == len(cut) and len(RecordedExchanges(exchanges).all) == len(exchanges) - len(cut)
     reasons = {Policy().why_not(exchange) for exchange in cut if exchange.request_cut}
-    assert all(reason and reason.startswith("only its beginning was recorded (request: cut at 512 of ") for reason in reasons)
+    assert all(reason and reason.startswith("only its start was recorded (request: cut at 512 of ") for reason in reasons)

@@ -150,4 +150,4 @@ def test_mistakes_end_with_one_line_and_status_2(tmp_path: Path) -> None:
     process = start(tmp_path / "empty", tmp_path / "out")
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stdout) == (2, "")
-    assert stderr.startswith(f"barnabas: {tmp_path / 'empty'}: no capture is in it") and stderr.count("\n") == 1
+    assert stderr.startswith(f"barnabas: {tmp_path / 'empty'}: it contains no capture") and stderr.count("\n") == 1

@@ -24,7 +24,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
             ("export",), ("replay", "--broker", NOWHERE, "--dry-run"),
         )),
         *(((*command, "notes.txt"), "notes.txt") for command in (("decode",), ("versions",), ("diff", "recording"))),
-        *(((command, "empty"), "no .pcapng or .pcap file is in it") for command in ("findings", "index")),
+        *(((command, "empty"), "it contains no .pcapng or .pcap file") for command in ("findings", "index")),
         (("decode",), "nothing to decode"),
         (("findings",), "which capture?"),
         (("findings", "x", "--only", "malformed-api-version-fallback"), "did you mean malformed-api-versions-fallback?"),

@@ -304,7 +304,7 @@ def test_what_to_hold_is_checked_while_it_is_typed(story: Capture) -> None:
         await until(pilot, "did you mean Produce")
         await pilot.press("enter")  # not taken
         await pilot.press("ctrl+u", *"err", "tab", "tab")
-        await until(pilot, "not known before the response is there")
+        await until(pilot, "not known before the response")
         await pilot.press("shift+tab", "ctrl+u", *"resp", "tab", "ctrl+u", *"0")
         await until(pilot, "0.1 to 3600 seconds")
         await pilot.press("ctrl+u", *"45", "enter")
