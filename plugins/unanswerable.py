@@ -30,7 +30,7 @@ def why(before: Message, after: Message, renames_back: bool = False) -> str:
         return ""
     what, name = gone[0]
     more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-    return f"{what} {name!r}{more} is not asked for any more, and no response names it: the client finds no answer about it"
+    return f"{what} {name!r}{more} is no longer requested, so no response names it: the client gets no answer about it"
 
 
 def _names(request: Message) -> Iterator[tuple[str, str]]:

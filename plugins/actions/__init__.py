@@ -87,12 +87,12 @@ def _by_kind(one: Action, other: Action) -> str:
         return f"{both}: disconnect itself decides what is still sent"
     if isinstance(one, Blackhole) and one.time == FOREVER:
         if isinstance(other, Drop | Disconnect):
-            return f"{both}: the connection stays open, and nothing passes for ever"
+            return f"{both}: the connection stays open, and nothing ever passes"
         silent = ("both", one.of) if one.of != "both" else ("request", "response", "both")
         if (isinstance(other, Bandwidth) and other.of in silent) or (isinstance(other, Pretend) and one.of != "response"):
-            return f"{both}: nothing passes on this connection any more"
+            return f"{both}: nothing passes on this connection after that"
     if isinstance(one, Disconnect) and Effect.ENDS in one.effect and isinstance(other, Pretend | Bandwidth | Blackhole):
-        return f"{both}: the connection has ended before"
+        return f"{both}: the connection has already ended"
     return ""
 
 

@@ -130,7 +130,7 @@ class Throttle(Action):
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         done = f"throttled for {span(self.time)}"
         if not self.mute:
-            done = f"throttled for {span(self.time)} by its own word"
+            done = f"throttled for {span(self.time)} by its own choice"
         elif expects_delayed_response(exchange):
             faults.response_delay += self.time
             done += ", the response waiting (as before Kafka 2.0)"

@@ -174,7 +174,7 @@ class Context:
         if found is None:
             raise HookUsageError(f"fields: {self.hook} is about no message: name one")
         if of not in ENTITIES:
-            raise HookUsageError(f"fields: {of!r} is none of {', '.join(sorted(ENTITIES))}")
+            raise HookUsageError(f"fields: {of!r} is not one of {', '.join(sorted(ENTITIES))}")
         named = (leaf for leaf in leaves(found) if leaf.field.entity == of and leaf.value is not None)
         return {leaf.path: shown_value(leaf.field, leaf.value) for leaf in named}
 

@@ -82,7 +82,7 @@ def parse(given: str, base: Path | None = None) -> PluginSource:
         path = (base or Path()) / Path(before).expanduser()
         return PluginSource(given, str(path.absolute()), path.stem, wanted, tuple(settings))
     if not place:
-        raise PluginError(f"{given!r} names no plugin: give a file (my.py, my.py:Class), or the name of an installed one")
+        raise PluginError(f"{given!r} is not a plugin: give a file (my.py, my.py:Class), or the name of an installed one")
     return PluginSource(given, "", place, "", tuple(settings))
 
 

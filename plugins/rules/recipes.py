@@ -53,7 +53,7 @@ RECIPES: tuple[Recipe, ...] = (
         "leader-election",
         "the leader of a topic's partitions moves: its old broker answers NOT_LEADER_OR_FOLLOWER, and Metadata names no "
         "leader for a moment",
-        "producers and consumers ask Metadata and go on; nothing is lost, with idempotence nothing is doubled",
+        "producers and consumers ask Metadata and go on; nothing is lost, and with idempotence nothing is duplicated",
         (
             _rule("old leader, produce", "api == Produce {topic}", {"error": "NOT_LEADER_OR_FOLLOWER"}, times=3),
             _rule("old leader, fetch", "api == Fetch {topic}", {"error": "NOT_LEADER_OR_FOLLOWER"}, times=3),
@@ -62,14 +62,14 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "stale-metadata",
-        "Metadata names another broker than the leader, as a client sees whose metadata is stale",
-        "the client meets NOT_LEADER_OR_FOLLOWER at that broker and asks Metadata again",
+        "Metadata names a broker that is not the leader, as when a client's metadata is stale",
+        "the client gets NOT_LEADER_OR_FOLLOWER from that broker and refreshes its metadata",
         (_rule("stale leader", "api == Metadata {topic}", {"leader": "moved"}, times=2),),
     ),
     Recipe(
         "coordinator-loading",
         "a group's coordinator has just been elected and reads its log",
-        "members wait and try again; no rebalance",
+        "members wait and retry; no rebalance",
         (
             _rule(
                 "coordinator loads",
@@ -101,7 +101,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "member-fenced",
-        "the coordinator does not know a member any more (a pause longer than session.timeout.ms)",
+        "the coordinator no longer knows a member (a pause longer than session.timeout.ms)",
         "the member rejoins with a new id; what it had not committed is read again",
         (_rule("member unknown", "api == Heartbeat {group}", {"error": "UNKNOWN_MEMBER_ID"}, after=2, times=1),),
     ),
@@ -114,7 +114,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "rolling-restart",
         "brokers stop one by one: connections end in the middle of requests",
-        "clients connect again (or elsewhere) and go on; with idempotence nothing is doubled",
+        "clients reconnect (or connect elsewhere) and continue; with idempotence nothing is duplicated",
         (
             _rule(
                 "stopping", "api in {Produce, Fetch, Heartbeat} {client}", {"disconnect": "before-response"}, every=50
@@ -138,7 +138,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "producer-id-lost",
-        "a broker does not know the producer id any more (its records were deleted by retention)",
+        "a broker no longer knows the producer id (its records were deleted by retention)",
         "an idempotent producer takes a new id or epoch (KIP-360) and goes on",
         (_rule("unknown producer", "api == Produce {topic}", {"error": "UNKNOWN_PRODUCER_ID"}, after=3, times=1),),
     ),
@@ -162,7 +162,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "lost-acknowledgement",
         "the broker has written a batch, and the producer gets no answer",
-        "the producer sends it again; with idempotence it is there once, without it twice",
+        "the producer sends it again; with idempotence it is written once, otherwise twice",
         (_rule("lost", "api == Produce {topic}", {"disconnect": "before-response"}, after=5, times=1),),
     ),
     Recipe(
@@ -205,7 +205,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "authorization-denied",
         "an ACL is missing",
-        "clients stop with an authorization error; most do not try again",
+        "clients stop with an authorization error; most do not retry",
         (
             _rule("no write", "api == Produce {topic}", {"error": "TOPIC_AUTHORIZATION_FAILED"}),
             _rule("no read", "api == Fetch {topic}", {"error": "TOPIC_AUTHORIZATION_FAILED"}),
@@ -219,13 +219,13 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "not-enough-replicas",
         "too few replicas are in sync for acks=all",
-        "producers try again until delivery.timeout.ms",
+        "producers retry until delivery.timeout.ms",
         (_rule("too few in sync", "api == Produce {topic}", {"error": "NOT_ENOUGH_REPLICAS"}, times=10),),
     ),
     Recipe(
         "version-rejected",
         "the broker does not serve the version of a request",
-        "a client that asked ApiVersions before never meets it; others stop, or fall back",
+        "a client that asked ApiVersions never gets it; others stop, or fall back",
         (_rule("version", "api in {Produce, Fetch, Metadata} {client}", {"error": "UNSUPPORTED_VERSION"}, times=1),),
     ),
     Recipe(

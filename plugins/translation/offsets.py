@@ -143,7 +143,7 @@ impossible("OffsetCommit", 10, _ID)
 difference("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True)
 difference("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)
 difference("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator alone", upward=True)
-difference("OffsetFetch", 8, "each group is asked for alone")
+difference("OffsetFetch", 8, "each group is requested separately")
 impossible("OffsetFetch", 10, _ID)
 
 

@@ -82,7 +82,7 @@ def _refuse_topic_ids(fields: Fields, context: ConversionContext) -> None:
 
 
 difference("Metadata", 1, "racks and internal topics are not known, and the first broker is named as the controller")
-difference("Metadata", 4, "where no topic may be made, all topics are asked for and the others left out")
+difference("Metadata", 4, "where no topic may be created, all topics are requested and the others left out")
 _OPERATIONS = "the broker does not report authorized operations"
 droppable("Metadata", "include_cluster_authorized_operations", _OPERATIONS)
 droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)

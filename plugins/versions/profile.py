@@ -66,7 +66,7 @@ class Profile:
             if version < low:
                 raise ValueError(f"a cap of {version} leaves nothing of {facts.api_name(key)}: {of} {span(low, high)}")
             if version > high:
-                raise ValueError(f"a cap of {version} takes nothing away: {of} {span(low, high)}")
+                raise ValueError(f"a cap of {version} removes nothing: {of} {span(low, high)}")
             if key in caps:
                 raise ValueError(f"{facts.api_name(key)} is capped twice")
             caps[key] = version

@@ -97,4 +97,4 @@ def test_link_types_nobody_reads_are_counted(tmp_path: Path) -> None:
             out.write(data)
     with open_capture(path) as capture:
         assert not len(capture.rows())
-        assert "20 packets have link type 127, which is not read" in str(capture.note)
+        assert "20 packets have link type 127, which is not supported" in str(capture.note)

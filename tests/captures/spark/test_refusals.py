@@ -34,7 +34,7 @@ def refusal(source: Path, output: Path, master: str = "local[1]") -> str:
 def test_input_without_a_recording(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "empty: no capture is in it; make one with: barnabas proxy --record" in refusal(empty, tmp_path / "out")
+    assert "empty: it contains no capture; make one with: barnabas proxy --record" in refusal(empty, tmp_path / "out")
     assert "no such file or folder" in refusal(tmp_path / "absent", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

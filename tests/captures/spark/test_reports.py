@@ -205,7 +205,7 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
     assert direct.returncode == 0, direct.stderr
     assert json.loads(direct.stdout)["summary"]["rows"][0]["requests"] == 400
     wrong = run("report", output, "--only", "weather")
-    assert wrong.returncode == 2 and "no report is called 'weather'; there is: summary" in wrong.stderr
+    assert wrong.returncode == 2 and "there is no report 'weather'; there are: summary" in wrong.stderr
     unknown = run("report", output, "--against", "9.9")
     assert unknown.returncode == 2 and "unknown release" in unknown.stderr
 

@@ -162,7 +162,7 @@ def test_a_broker_without_api_versions(testbed: Testbed, silent: bool, release: 
         ("{pretend: 2.8}", "a release is text: write it in quotes"),
         ("{cap: 3}", "'cap' holds APIs and their highest versions"),
         ("{cap: {Fecht: 3}}", "there is no API 'Fecht', did you mean Fetch?"),
-        ("{cap: {Fetch: 99}}", "a cap of 99 takes nothing away"),
+        ("{cap: {Fetch: 99}}", "a cap of 99 removes nothing"),
         ("{cap: {Fetch: 5}, pretend: '0.10.2'}", "Kafka 0.10.2 serves Fetch 0-3"),
         ("[{cap: {Fetch: 5}}, {pretend: '3.9'}]", "pretend and cap are one action here"),
     ],

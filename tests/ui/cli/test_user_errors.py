@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+from barnabas.errors import BarnabasError
+from harness import commands
 from harness.run.slices import slow
 
 NOWHERE = "127.0.0.1:1"
@@ -115,3 +118,42 @@ def test_a_wrong_filter_is_shown_with_a_caret(run, command: tuple[str, ...]) -> 
         "api == Prodce and err",
         "       ^^^^^^",
     ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("pyarrow", ("export", "recording", "--as", "parquet", "-o", "x.parquet"), "report"),
+        ("pyarrow", ("report", "recording"), "report"),
+        ("pyarrow", ("pipeline", "run", "--input", "recording", "--output", "tables", "--master", "none"), "report"),
+        ("pyarrow", ("pipeline", "run", "--input", "recording", "--output", "tables"), "spark"),
+        ("numpy", ("report", "recording"), "report"),
+        ("duckdb", ("report", "recording"), "report"),
+        ("pyspark", ("report", "recording", "--engine", "spark"), "spark"),
+        ("pyspark", ("pipeline", "run", "--input", "recording", "--output", "tables"), "spark"),
+        ("pyspark", ("pipeline", "stream", "--input", "recording", "--output", "tables"), "spark"),
+        ("grpc", ("pipeline", "run", "--input", "recording", "--output", "tables", "--remote", f"sc://{NOWHERE}"), "connect"),
+        ("fastavro", ("decode", "recording", "--json", "--schema", "good.avsc"), "values"),
+        ("fastavro", ("ui", "recording", "--schema", "good.avsc"), "values"),
+        ("google.protobuf", ("decode", "recording", "--json", "--schema", "good.desc"), "values"),
+        ("cryptography", (*PROXY, "--tls-ca", "ca"), "tls"),
+        ("textual_serve", ("ui", "recording", "--web"), "web"),
+        ("pyshark", ("crosscheck", "recording"), "tshark"),
+        ("aiokafka", ("demo",), "demo"),
+        ("confluent_kafka", ("demo",), "demo"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)  # fmt: skip
+def test_a_missing_library_is_named_with_its_extra(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, missing: str, arguments: tuple[str, ...], extra: str
+) -> None:
+    monkeypatch.chdir(recording.parent)
+    Path("good.avsc").write_text('"string"')
+    Path("good.desc").write_bytes(b"\n\x05\n\x03a.p")
+    for name in [missing, *(name for name in sys.modules if name.startswith(f"{missing}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    refused = commands.here(*arguments).exception
+    assert isinstance(refused, BarnabasError), refused
+    assert f"pip install '.[{extra}]'" in str(refused) and missing.rpartition(".")[2].partition("_")[0] in str(refused).lower()
+    assert "\n" not in str(refused)
+    assert not Path("x.parquet").exists() and not Path("tables").exists()

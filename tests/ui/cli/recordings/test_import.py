@@ -254,7 +254,7 @@ def test_tls_without_the_right_secrets(
     other = tmp_path / "other.log"
     other.write_text("CLIENT_RANDOM " + "ab" * 32 + " " + "cd" * 48 + "\n")
     done = barnabas("import", path, "--keylog", other, "-o", tmp_path / "own")
-    assert b"1 of 1 TLS connections could not be decrypted: their secrets are not there" in done.stderr
+    assert b"1 of 1 TLS connections could not be decrypted: their secrets are missing" in done.stderr
     monkeypatch.setenv("PATH", "/nonexistent")
     done = barnabas("import", path, "--keylog", other, "-o", tmp_path / "x")
     assert done.returncode == 2
