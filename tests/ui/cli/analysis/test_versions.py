@@ -174,7 +174,7 @@ def test_a_port_that_speaks_tls(run):
 
         threading.Thread(target=serve, daemon=True).start()
         done = run("versions", f"127.0.0.1:{listener.getsockname()[1]}")
-    assert done.returncode == 2 and "speaks TLS" in done.stderr and "plain text" in done.stderr
+    assert done.returncode == 2 and "uses TLS" in done.stderr and "plain text" in done.stderr
 
 
 def test_a_file_whose_name_looks_like_an_address(run, recording):

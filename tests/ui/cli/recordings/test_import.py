@@ -127,7 +127,7 @@ def test_what_can_be_wrong(tmp_path: Path, capture: Path, barnabas: Run) -> None
         assert not out.exists()
     assert barnabas("import", capture, "-o", out).returncode == 0
     segment = next(out.glob("*.pcapng"))
-    assert b"is a recording already" in barnabas("import", segment, "-o", tmp_path / "x").stderr
+    assert b"is already a recording" in barnabas("import", segment, "-o", tmp_path / "x").stderr
     done = barnabas("sniff", "-i", "nope0", "-o", out)
     assert done.returncode == 2
     assert b"there is no interface nope0" in done.stderr
