@@ -132,7 +132,7 @@ def test_a_wrong_filter_is_shown_with_a_caret(run, command: tuple[str, ...]) -> 
         ("pyspark", ("report", "recording", "--engine", "spark"), "spark"),
         ("pyspark", ("pipeline", "run", "--input", "recording", "--output", "tables"), "spark"),
         ("pyspark", ("pipeline", "stream", "--input", "recording", "--output", "tables"), "spark"),
-        ("grpc", ("pipeline", "run", "--input", "recording", "--output", "tables", "--remote", f"sc://{NOWHERE}"), "connect"),
+        ("pandas", ("pipeline", "run", "--input", "recording", "--output", "tables", "--remote", f"sc://{NOWHERE}"), "connect"),
         ("fastavro", ("decode", "recording", "--json", "--schema", "good.avsc"), "values"),
         ("fastavro", ("ui", "recording", "--schema", "good.avsc"), "values"),
         ("google.protobuf", ("decode", "recording", "--json", "--schema", "good.desc"), "values"),
