@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import tables
 from ..reading.storage import Place, Remote, StorageError, place, text
+from ..tables.columns import numpy, pyarrow
 from ..tables.folder import DEFAULT, Done, Folder, todo
 from . import PipelineError
 from .connect import SCHEME
@@ -139,10 +140,13 @@ def run(
     """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.reading.storage`).
 
     `progress` is called with one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors
-    of a cluster. Raises `PipelineError`, `StorageError` or `FolderError` (all `BarnabasError`), if possible before Spark starts.
+    of a cluster. Raises `PipelineError`, `StorageError`, `FolderError` or `MissingLibrary` (all `BarnabasError`), if possible before Spark starts.
     """
     source, output = _place(source), _place(output)
-    if master != NO_SPARK:
+    if master == NO_SPARK:
+        pyarrow()  # both raise MissingLibrary
+        numpy()
+    else:
         check_master(master)
         if not (dry and master.startswith(SCHEME)):
             check_installed(master)

@@ -27,6 +27,8 @@ PRINTING = [
     *((name, "--help") for name in ("demo", "proxy", "sniff", "feed", "crosscheck", "import", "redact", "cut", "merge", "serve", "control")),
 ]  # fmt: skip
 """Something that each command prints: of some with little and with much output."""
+NOTES = ("report", "pipeline", "replay")
+"""Commands that print notes on standard error first."""
 cases = pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 
 
@@ -37,17 +39,19 @@ def test_every_command_is_tried() -> None:
 @cases
 def test_a_reader_that_has_gone_ends_every_command_silently(recording: Path, arguments: tuple[str, ...]) -> None:
     done = commands.run_bytes(*arguments, cwd=recording.parent, into=commands.CLOSED_PIPE)
-    assert (done.returncode, b"" if arguments[0] in ("report", "pipeline") else done.stderr) == (141, b"")
-    assert b"Error" not in done.stderr and b"barnabas:" not in done.stderr
+    assert done.returncode == 141
+    assert arguments[0] in NOTES or done.stderr == b""
+    assert b"Error" not in done.stderr and b"cannot" not in done.stderr and b"ignored" not in done.stderr
 
 
 @cases
 def test_a_full_disk_is_one_line(recording: Path, arguments: tuple[str, ...]) -> None:
     done = commands.run_bytes(*arguments, cwd=recording.parent, into="/dev/full")
     assert done.returncode == 1, done.stderr
-    lines = [line for line in done.stderr.decode().splitlines() if "barnabas:" in line]
-    assert lines == ["barnabas: standard output cannot be written: No space left on device"]
-    assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
+    *notes, last = done.stderr.decode().splitlines()
+    assert last == "barnabas: standard output cannot be written: No space left on device"
+    assert arguments[0] in NOTES or not notes
+    assert "Error" not in done.stderr.decode() and "ignored" not in done.stderr.decode()
 
 
 def test_a_reader_that_goes_in_the_middle(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def guard_output() -> None:
 
 def _guarded(stream: Any, fd: int) -> TextIO:
     if stream is None:  # closed by the shell: >&-
-        return open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the whole process
+        return open(os.devnull, "w", encoding="utf-8")
     if stream.isatty() or stream not in (sys.__stdout__, sys.__stderr__):
         return cast(TextIO, stream)
     stream.flush()

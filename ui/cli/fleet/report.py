@@ -147,8 +147,10 @@ def _check_installed(by: ReportEngine, master: str) -> None:
     """Raise the error that names what to install, before tables are made."""
     if by is ReportEngine.DUCKDB:
         from ....captures.reports.duck import duckdb
+        from ....captures.tables.columns import pyarrow
 
         duckdb()
+        pyarrow()
     else:
         from ....captures.spark.session import check_installed
 
