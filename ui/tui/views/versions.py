@@ -191,7 +191,7 @@ class VersionsScreen(View):
         limit = {
             Limit.BROKER: "the highest that is offered",
             Limit.CLIENT: "the broker offers more",
-            Limit.UNKNOWN: "unknown what the broker offers",
+            Limit.UNKNOWN: "it is unknown what the broker offers",
         }[row.limit]
         both = f", v{row.highest} is the highest of both" if row.highest is not None else ""
         return [(f"{name}: ", "title"), (uses, "error" if row.refused else ""), (f"; {limit}{both}", "muted")]
