@@ -57,7 +57,7 @@ def test_the_password_comes_from_a_file_or_the_environment(tmp_path: Path, monke
     assert CANARY not in repr(made)
     assert SaslOptions().config() is None
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(Failure, match="no text"):
+    with pytest.raises(Failure, match="not UTF-8 text"):
         SaslOptions("PLAIN", "alice", file).config()
 
 
@@ -122,9 +122,9 @@ def test_segments_follow_what_is_kept() -> None:
         ("1kB", "", "", "", "too small"),
         ("", "5ms", "", "", "too short"),
         ("", "", "100kB", "", "less than two segments"),
-        ("10", "", "", "", "'10' is no size"),
-        ("", "10MB", "", "", "'10MB' is no duration"),
-        ("", "", "24h", "", "'24h' is no size"),
+        ("10", "", "", "", "'10' is not a size"),
+        ("", "10MB", "", "", "'10MB' is not a duration"),
+        ("", "", "24h", "", "'24h' is not a size"),
     ],
 )
 def test_what_makes_no_sense(rotate_size: str, rotate_time: str, keep_size: str, keep_time: str, message: str) -> None:
@@ -228,7 +228,7 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
         ({"statsd_prefix": "x", "metrics": "h:1"}, "add --statsd HOST:PORT"),
         ({"feed_token_file": Path("x")}, "add --feed HOST:PORT"),
         ({"feed": "h:1", "feed_token_file": Path("/nowhere/token")}, "cannot be read: No such file"),
-        ({"feed": "nonsense"}, "--feed 'nonsense' is no HOST:PORT"),
+        ({"feed": "nonsense"}, "--feed 'nonsense' is not HOST:PORT"),
     ],
 )
 def test_what_makes_no_sense_of_metrics(given: dict[str, Any], text: str) -> None:
