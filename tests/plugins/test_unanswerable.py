@@ -50,7 +50,7 @@ def renamed(path: str) -> str:
         ("return message.replace({'acks': 0})", 0, 7, PRODUCE, "acks is 0 now"),
         ("return message.replace({'acks': -1})", 0, 7, PRODUCE | {"acks": 0}, "acks was 0"),
         ("return message.replace({'acks': -1})", 0, 7, PRODUCE, ""),
-        (renamed("topic_data[0].name"), 0, 7, PRODUCE, "topic 'orders' is not asked for any more"),
+        (renamed("topic_data[0].name"), 0, 7, PRODUCE, "topic 'orders' is no longer requested"),
         (renamed("topics[0].name"), 3, 8, {"topics": [{"name": "orders"}]}, "topic 'orders'"),
         ("return message.replace({'topics': []})", 3, 8, {"topics": [{"name": "a"}, {"name": "b"}]}, "topic 'a' and 1 more"),
         ("return message.replace({'groups': ['h']})", 15, 5, {"groups": ["g"]}, "group 'g'"),

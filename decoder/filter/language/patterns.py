@@ -108,7 +108,7 @@ def pattern(text: str) -> Pattern:
             parsed = _parser.parse(text)
             _compiled(text)
     except re.error as error:
-        raise PatternError(f"no regular expression: {error}") from None
+        raise PatternError(f"not a regular expression: {error}") from None
     except Warning as warning:
         raise PatternError(f"an ambiguous regular expression: {warning}; put \\ in front") from None
     except (OverflowError, RecursionError, ValueError) as error:

@@ -288,7 +288,7 @@ def test_a_new_client_that_asks_and_whose_minimum_is_not_known(script):
     assert script.verdict("2.7").verdict is Verdict.MAY_BREAK
     script.connect(broker="old:9092").asks("2.7", "tea", "1.0").request("Produce", 8)
     found = script.verdict("2.7")
-    assert found.verdict is Verdict.WORKS and "also speaks v8" in found.notes[0]
+    assert found.verdict is Verdict.WORKS and "also supports v8" in found.notes[0]
 
 
 def test_apis_that_are_not_there_yet(script):

@@ -56,7 +56,7 @@ SHOWN = {
               between={"lag": (5000, 1e9), "lag_per_second": (200, 900)}),
         Shown("small-limit", "batch-over-fetch-limit", "low", 8, seen=("at most 100 B per partition of f-small-limit",),
               remedy=("max.partition.fetch.bytes",), about={"batch_bytes": 770}),
-        Shown("diverging-log", "log-truncated", "medium", seen=("cut by 5 records",),
+        Shown("diverging-log", "log-truncated", "medium", seen=("truncated by 5 records",),
               about={"offset": 9, "end_offset": 4, "epoch": 0}),
         Shown("client-per-record", "connection-churn", "medium", 13,
               seen=("creates a new client for every record or two", "client 'throwaway'"), remedy=("one producer",),

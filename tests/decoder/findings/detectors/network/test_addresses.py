@@ -115,7 +115,7 @@ def test_two_brokers_at_one_address() -> None:
         conversation.work(conn)
     (found,) = conversation.findings()
     assert (found.id, found.count, found.severity) == ("broken-broker-address", 3, Severity.HIGH)
-    assert "brokers 1 and 3 are both at lb:9092" in found.seen
+    assert "brokers 1 and 3 the same address lb:9092" in found.seen
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 9092), ("kafka-1", 0), ("kafka-1", -1)])

@@ -42,7 +42,7 @@ def test_an_unknown_api_and_an_unknown_version() -> None:
         (Severity.INFO, 999, None),
         (Severity.INFO, 3, 13),
     ]
-    assert "Metadata v99; the newest known here is v13" in found[1].seen and "barnabas schema import" in found[1].remedy
+    assert "Metadata v99; the newest known to this version of Barnabas is v13" in found[1].seen and "barnabas schema import" in found[1].remedy
 
 
 def test_damaged_bytes() -> None:

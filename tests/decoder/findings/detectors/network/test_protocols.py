@@ -35,7 +35,7 @@ def played(*connections: tuple[bytes, bytes], how: str = "fin", by: str = "broke
     ("name", "id_", "severity", "words"),
     [
         ("tls-hello", "tls-on-plaintext-port", Severity.HIGH, "begins TLS 2 times on broker 127.0.0.1:9092"),
-        ("plain-on-tls", "plaintext-on-tls-port", Severity.HIGH, "ApiVersions v3 in clear"),
+        ("plain-on-tls", "plaintext-on-tls-port", Severity.HIGH, "ApiVersions v3 in plaintext"),
         ("kafka-python-on-tls", "plaintext-on-tls-port", Severity.HIGH, "answers with TLS (alert internal_error)"),
         ("http-probe", "foreign-protocol", Severity.MEDIUM, "speaks HTTP to broker 127.0.0.1:9092 2 times"),
         ("proxy-protocol", "foreign-protocol", Severity.HIGH, "speaks the PROXY protocol"),
