@@ -196,7 +196,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        (f"s3://testing:{SECRET}@fleet/in", "s3://fleet/in: credentials do not belong into a URI"),
+        (f"s3://testing:{SECRET}@fleet/in", "s3://fleet/in: a URI must not contain credentials"),
         ("nothing://fleet/in", "nothing://fleet/in cannot be opened: Unrecognized filesystem type"),
         ("nothing://fleet/in", "; what is known: s3://, gs://, abfs://, hdfs:// and file://"),
         ("hdfs://fleet:8020/in", "hdfs://fleet:8020/in cannot be opened: Unable to load lib"),

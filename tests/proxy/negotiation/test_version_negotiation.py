@@ -85,7 +85,7 @@ def test_versions_that_the_broker_lacks_are_reported_at_the_start(testbed: Testb
     event = next_event(proxy, NotHonoured)
     assert f"Fetch 0-3 (the broker serves 4-{NEWEST.offered[1][1]})" in event.missing
     assert "OffsetForLeaderEpoch 0-1 (the broker serves 2-4)" in event.missing and len(event.missing) == 3
-    assert "told of Kafka 2.0, Fetch up to v3" in event.text and "--translate" in event.text
+    assert "offered Kafka 2.0, Fetch up to v3" in event.text and "--translate" in event.text
     # with a translator behind it, it can
     proxy = testbed.proxy(broker.address, versions=VersionsConfig(versions.profile, translate=True), probe=True)
     assert ask(testbed.client(proxy.address), asking())[1] == (0, 3)

@@ -103,7 +103,7 @@ async def test_letters_that_are_keys_can_be_typed_into_the_search(pilot: Pilot[N
     assert exchanges(pilot).wanted == "QEFq?g"
     await pilot.pause()
     text = screen_text(pilot)
-    assert "0 of 11 exchanges" in text and "11 exchanges searched, none matches. Esc" in text
+    assert "0 of 11 exchanges" in text and "11 exchanges searched, no match. Esc" in text
 
 
 @on_screen()
@@ -156,7 +156,7 @@ async def test_the_detail_shows_both_sides_and_explains_the_error(
 ) -> None:
     screen = await opened(pilot, numbers["not_leader"])
     text = screen_text(pilot)
-    assert "Produce v9" in text and "NOT_LEADER_OR_FOLLOWER (6)" in text and "retriable: clients may try" in text
+    assert "Produce v9" in text and "NOT_LEADER_OR_FOLLOWER (6)" in text and "retriable: clients may retry" in text
     assert "error_code: 6 NOT_LEADER_OR_FOLLOWER" in text
     assert "acks: -1 (all in-sync replicas)" in text
     field = screen.response.current
