@@ -261,7 +261,7 @@ def test_a_missing_library_is_named_with_the_remedy(
         return real(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(tables.MissingLibrary, match=rf"need {library}: run pip install '.\[spark\]'"):
+    with pytest.raises(tables.MissingLibrary, match=rf"need {library}: run pip install '.\[report\]'"):
         list(tables.exchanges(path))
 
 
