@@ -66,7 +66,7 @@ def test_conflicts_are_refused(given: dict[str, str], message: str) -> None:
     ("text", "message"),
     [
         ("theme = 'pink'", "no theme 'pink'"),
-        ("them = 'dark'", "'them' is no setting"),
+        ("them = 'dark'", "'them' is not a setting"),
         ("columns = ['Nr']", "no column 'Nr'"),
         ("[filters]\na = 'api == Prodce'", "did you mean Produce"),
         ("[[colours]]\nfilter = 'err'\nrole = 'loud'", "no role 'loud'"),
