@@ -58,23 +58,12 @@ def _run() -> None:
     if first == "ui" and len(sys.argv) == 3 and not sys.argv[2].startswith("-") and not completing:
         from .screen.first_frame import show_capture
 
-            show_capture(Path(sys.argv[2]))
-            return
-        from .command_line import leave_values, make_app
+        show_capture(Path(sys.argv[2]))
+        return
+    from .command_line import leave_values, make_app
 
-        if completing:
-            leave_values()
-        made = make_app([])
-        gc.enable()
-        made()
-    except BarnabasError as error:
-        from ..safe import visible_lines
-
-        print("\n".join(visible_lines(f"barnabas: {error}")), file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        # The reader of a pipe went away (``barnabas decode ... | head``): end quietly, as other filters do.
-        sys.stderr.close()
-        sys.exit(141)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    if completing:
+        leave_values()
+    made = make_app([])
+    gc.enable()
+    made()

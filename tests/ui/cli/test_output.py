@@ -89,7 +89,7 @@ def test_a_file_on_a_full_disk_is_named(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("cut", "recording", "out"), ("redact", "recording", "out"), ("merge", "out", "recording"), ("import", "dump.pcap", "-o", "out")],
+    [("cut", "recording", "-o", "out"), ("redact", "recording", "-o", "out"), ("merge", "recording", "-o", "out"), ("import", "dump.pcap", "-o", "out")],
     ids=lambda words: words[0],
 )
 def test_a_recording_that_the_disk_does_not_take(recording: Path, arguments: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from ...safe import visible
 from ...times import moment
 from ..common import amounts
 from ..common.completion import release_names
-from ..common.failure import Failure, write_text
+from ..common.failure import Failure, cannot_write, write_text
 from ..common.html_page import page, row, table, text
 from ..common.options import HtmlFile, Local
 from ..common.output import print_json, warn

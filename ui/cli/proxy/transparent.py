@@ -25,10 +25,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be do
 
 @app.command()
 def up(
-    port: Annotated[
-        list[int] | None,
-        typer.Option("--port", help="A port of the brokers (default 9092). May be repeated.", metavar="N"),
-    ] = None,
+    port: Annotated[list[int], typer.Option("--port", help="A port of the brokers. May be repeated.", metavar="N")],
     proxy_port: Annotated[int, typer.Option("--proxy-port", help="The port that the proxy listens on.", metavar="N")] = 19092,
     mode: Annotated[
         str, typer.Option("--mode", help="As given to the proxy with --transparent.", **choices("redirect", "tproxy"))
@@ -64,23 +61,28 @@ def up(
         raise Failure(f"--mode is {' or '.join(MODES)}, not {mode!r}")
     if family not in FAMILIES:
         raise Failure(f"--family is {', '.join(FAMILIES)}, not {family!r}")
-    ports = tuple(port or [9092])
+    ports = tuple(port)
     for number in (*ports, proxy_port):
         if not 0 < number < 65536:
             raise Failure(f"{number} is no port: ports go from 1 to 65535")
     if proxy_port in ports:
         raise Failure(f"--proxy-port {proxy_port} is among the brokers' ports: the proxy needs a port of its own")
     wanted = Interceptor(ports, proxy_port, mode, local_clients, tuple(map(_user, exclude_uid or [])), family)
-    if not dry_run:
-        try:
-            if netfilter.is_up():
-                raise Failure("the rules are set already: `barnabas transparent down` removes them")
-            netfilter.up(wanted)
-        except NetfilterError as error:
-            raise _failure(error) from None
-    typer.echo(wanted.rules(), nl=False)
-    for command in wanted.routes():
-        typer.echo("ip " + " ".join(command))
+    try:
+        if not dry_run and netfilter.is_up():
+            raise Failure("the rules are already set: `barnabas transparent down` removes them")
+        if not (dry_run or yes or sys.stdin.isatty()):
+            raise Failure("this changes the firewall, and there is no terminal to ask on: add --yes, or --dry-run to see the rules")
+        typer.echo(wanted.rules(), nl=False)
+        for command in wanted.routes():
+            typer.echo("ip " + " ".join(command))
+        if dry_run:
+            return
+        if not (yes or typer.confirm("Set these rules?", err=True)):
+            raise Failure("nothing was changed")
+        netfilter.up(wanted)
+    except NetfilterError as error:
+        raise _failure(error) from None
 
 
 @app.command()

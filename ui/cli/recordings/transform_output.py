@@ -36,6 +36,8 @@ def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[
     """The directory to write into, removed when writing fails. Raises Failure."""
     from ....captures.transform.write import replacing
 
+    if target.suffix.lower() in _FILES:
+        raise Failure(f"{visible(str(target))} is neither a directory nor a .pcapng file: give one of these for the result")
     for path in inputs:
         if target.exists() and path.exists() and target.resolve() == path.resolve():
             raise Failure(f"{visible(str(target))} is the capture itself; give another place for the result")

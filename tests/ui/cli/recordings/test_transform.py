@@ -101,8 +101,8 @@ def test_redact_a_compressed_capture_of_others(barnabas: Invoke, tmp_path: Path)
         (("cut", GROUPS, "-o", "out", "--exchanges", "x"), "numbers look like"),
         (("cut", "-", "-o", "out"), "standard input"),
         (("merge", GROUPS, "nowhere", "-o", "out"), "does not exist"),
-        (("merge", GROUPS, "-o", "out", "--shift", "other=+1s"), "none of the captures"),
-        (("merge", GROUPS, "-o", "out", "--shift", "groups-killed.pcapng=soon"), "it looks like"),
+        (("merge", GROUPS, "-o", "out", "--shift", "other=+1s"), "not one of the captures"),
+        (("merge", GROUPS, "-o", "out", "--shift", "groups-killed.pcapng=soon"), "give FILE="),
     ],
 )
 def test_an_error_is_reported_and_leaves_no_output(
