@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from ...errors import BarnabasError
 from .commands import COMMANDS as COMMANDS
+from .common.failure import Failure, OutputError, os_failure
+from .common.signals import discard_rest, guard_output
 
 
 def __getattr__(name: str) -> Any:
