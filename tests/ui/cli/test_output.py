@@ -15,12 +15,12 @@ from harness.recordings import RecordingBuilder
 from harness.waiting import PATIENCE
 
 PRINTING = [
-    *(("--version",), ("--help",), ("ui", "recording"), ("ui", "--keys"), ("decode", "recording"), ("decode", "recording", "--json")),
+    *(("--version",), ("--help",), ("ui", "recording"), ("ui", "--list-keys"), ("decode", "recording"), ("decode", "recording", "--json")),
     *(("decode", "--hex", "00120000000000010003666f6f", "--request"), ("findings", "recording"), ("findings", "--list")),
     *(("versions", "recording"), ("compat", "recording", "--against", "4.0"), ("explain", "35"), ("diff", "recording", "recording")),
     *(("index", "recording"), ("export", "recording"), ("export", "recording", "--as", "parquet"), ("export", "recording", "--exchange", "1")),
-    *(("replay", "recording", "--to", "127.0.0.1:1", "--dry-run"), ("report", "recording", "--json"), ("report", "recording")),
-    *(("pipeline", "run", "--input", "recording", "--output", "tables", "--master", "none", "--json"), ("config", "example")),
+    *(("replay", "recording", "--broker", "127.0.0.1:1", "--dry-run"), ("report", "recording", "--json"), ("report", "recording")),
+    *(("pipeline", "run", "recording", "--output", "tables", "--master", "none", "--json"), ("config", "example")),
     *(("rules", "recipes"), ("rules", "recipes", "leader-election"), ("plugins", "list"), ("translate", "4.3", "0.10.2")),
     *(("filter", "fields"), ("schema", "show", "Metadata"), ("encode", "{}", "--api", "Metadata"), ("man",)),
     ("transparent", "up", "--port", "9092", "--dry-run"),

@@ -40,7 +40,7 @@ def index(
         with cannot_read(capture):
             files = files_of(capture)
         if not files:
-            raise Failure(f"{visible(str(capture))}: no .pcapng or .pcap file is in it")
+            raise Failure(f"{visible(str(capture))}: it contains no .pcapng or .pcap file")
         for verdict in _verdicts(files, capture.name, not dry_run):
             found[verdict.state] += 1
             wrong = wrong or not verdict.is_well
