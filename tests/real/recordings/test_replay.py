@@ -188,7 +188,7 @@ def test_a_foreign_capture_by_the_command(broker: Cluster, target: Cluster, tmp_
                 for packet in packets:
                     out.write(packet)
     command = [sys.executable, "-m", "barnabas", "replay", str(foreign), "--broker", show(target.addresses[0]), "--speed", "10x",
-               "--report", str(document), "--fail-on", "differences", "--patience", str(PATIENCE)]  # fmt: skip
+               "-o", str(document), "--fail-on", "differences", "--patience", str(PATIENCE)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(document.read_text())["differences"] == 0
