@@ -43,7 +43,7 @@ def test_a_client_that_never_comes_by_name_is_reported_once(brokers: sni_address
         assert brokers.broker_for("kafka.example", "10.0.0.7") == OWN
         day.now += 1.0
     assert events == [NamesUnused("10.0.0.7", 6, "broker-1.kafka.example")]
-    assert "came 6 times" in events[0].text and "/etc/hosts" in events[0].text
+    assert "connected 6 times" in events[0].text and "/etc/hosts" in events[0].text
     for _ in range(20):
         brokers.broker_for("10.0.0.1", "10.0.0.8")
         day.now += 1.0

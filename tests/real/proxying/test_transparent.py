@@ -45,7 +45,7 @@ def test_clients_notice_nothing(machine: tuple[str, Cluster], tmp_path: Path, mo
     space, cluster = machine
     command = [sys.executable, "-P", "-m", "barnabas", "transparent"]
     ports = [part for _, port in cluster.addresses for part in ("--port", str(port))]
-    run_in(space, *command, "up", "--mode", mode, *ports)
+    run_in(space, *command, "up", "--mode", mode, *ports, "--yes")
     try:
         config = ProxyConfig(EVERYWHERE, ("::", 19092), transparent=TransparentConfig(mode), record=tmp_path)
         proxy = inside(space, lambda: Proxy(config).start())

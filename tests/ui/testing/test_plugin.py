@@ -84,7 +84,7 @@ WRONG = [
     ({"api": "Prodce", "error": "NONE"}, "did you mean Produce"),
     ({"api": "Produce", "error": "NOT_LEADER"}, "did you mean NOT_LEADER_OR_FOLLOWER"),
     ({"api": "Produce", "errror": "NONE"}, "did you mean error"),
-    ({"error": "NONE"}, "what it is about"),
+    ({"error": "NONE"}, "needs a target"),
     ({"api": "Produce", "topc": "a", "error": "NONE"}, "did you mean topic"),
     ({"api": "Produce", "do": {"delay": "1ms"}, "drop": "response"}, "given twice, by do and by drop"),
 ]
@@ -262,7 +262,7 @@ def test_wrong_arguments_are_reported_where_they_are_written(online: Session, of
     assert "no API is called 'Prodce', did you mean Produce?" in online.failure("test_a_wrong_fault")
     assert "'=' alone means nothing" in online.failure("test_a_wrong_filter")
     assert "passthrough, record and not 'fial'" in offline.output
-    assert "not as it is written: missing 1 required positional argument: 'file'" in offline.output
+    assert "it is used wrongly: missing 1 required positional argument: 'file'" in offline.output
     # What is wrong is a line of the test: nothing is shown of the inside.
     for inside in ("given.py", "fixture.py", "plugin.py"):
         assert inside not in online.output and inside not in offline.output

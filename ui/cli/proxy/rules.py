@@ -54,7 +54,7 @@ def check(
         bool, typer.Option("--json", help="Print one JSON object, as the control API takes it.")
     ] = False,
 ) -> None:
-    """Say whether a file holds rules, and what they are about. Exit status 2 if something is wrong with it."""
+    """Validate a rules file, and show what each rule does. The exit status is 2 if it is wrong."""
     from ....decoder.schema import facts
     from ....plugins.actions.answering import Error
     from ....plugins.rules.reach import shadowed

@@ -62,7 +62,7 @@ def related(capture: Capture, row: Row) -> list[Related]:
     later = [r for r in same if r.time_ns > row.time_ns]
     if row.error or row.state == "no_response":
         for again in later[:1]:
-            add(f"tried again{'' if again.error or again.state != 'paired' else ', with success'}", again)
+            add(f"retried{'' if again.error or again.state != 'paired' else ' successfully'}", again)
         add("retried successfully", next((r for r in later if not r.error and r.state == "paired"), None))
         if row.api_key != _API_VERSIONS:
             add("retried with another version", next((r for r in later if r.api_version != row.api_version), None))

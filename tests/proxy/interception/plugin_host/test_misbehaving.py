@@ -146,7 +146,7 @@ def test_a_plugin_that_cannot_be_loaded_does_not_start(tmp_path: Path) -> None:
         ("class A:\n    def tick(self, ctx)\n", f"{path}:2:"),
         (
             "class A:\n    def request(self, message, ctx): pass\n",
-            f"{path}:2: A has the hook 'request' and does not say",
+            f"{path}:2: A has the hook 'request' but not what for",
         ),
         ("import os\nos._exit(4)\n", "exit status 4"),
     ):
