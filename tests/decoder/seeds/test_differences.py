@@ -237,10 +237,10 @@ def item(line: Listed) -> str:
     reasons = "" if line.reasons == ("definition",) else f" ({', '.join(line.reasons)})"
     if line.what == "name":
         assert line.path == "." or line.theirs == snake_case(line.path.rpartition(".")[2].removesuffix("[]")), line
-        return f"`{line.theirs if line.path == '.' else line.path} → {line.ours}`{reasons}"
+        return f"`{line.theirs if line.path == '.' else line.path}→{line.ours}`{reasons}"
     if line.what in ("added", "dropped"):
         return f"`{line.path}`: {line.what} `{line.ours if line.what == 'added' else line.theirs}`{reasons}"
-    return f"`{line.path}`: `{line.theirs} → {line.ours}`{reasons}"
+    return f"`{line.path}`: `{line.theirs}→{line.ours}`{reasons}"
 
 
 def rows(lines: list[Listed]) -> list[str]:
