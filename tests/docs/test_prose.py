@@ -1,13 +1,17 @@
-"""The README and every written page in plain words: the rules of `.vale/styles`, which Vale (`vale README.md docs`) applies too."""
+"""The README, every written page and every help text in plain words: the rules of `.vale/styles`, which Vale
+(`vale README.md docs`) applies to the pages, too."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import typer
 import yaml
+from barnabas.ui.cli.command_line import make_app
 from docs.pages import PAGES, ROOT
 
 STYLES = sorted((ROOT / ".vale" / "styles").glob("*/*.yml"))
@@ -51,6 +55,21 @@ def complaints(text: str) -> list[str]:
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
 def test_the_page_is_in_plain_words(page: Path) -> None:
     assert complaints(page.read_text("utf-8")) == []
+
+
+def help_texts(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """The name of each command, and all texts of its help."""
+    yield name, "\n\n".join(each.help for each in (command, *command.params) if getattr(each, "help", None))
+    for word, each in getattr(command, "commands", {}).items():
+        yield from help_texts(each, f"{name} {word}")
+
+
+HELP = dict(help_texts(typer.main.get_command(make_app()), "barnabas"))
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_the_help_is_in_plain_words(name: str) -> None:
+    assert complaints(HELP[name]) == []
 
 
 @pytest.mark.parametrize(

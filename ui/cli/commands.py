@@ -22,16 +22,16 @@ class _Command(NamedTuple):
 
 
 COMMANDS = {
-    "demo": _Command("screen.demo", "demo", LIVE, "Show it all at once: mock brokers, the proxy and real clients."),
+    "demo": _Command("screen.demo", "demo", LIVE, "Run a demo: mock brokers, the proxy and real clients."),
     "proxy": _Command("proxy.proxy", "proxy", LIVE, "Run the proxy between clients and a cluster."),
     "ui": _Command("screen.view", "ui", LIVE, "Browse a capture or a running proxy on the screen."),
     "sniff": _Command("proxy.sniff", "sniff", LIVE, "Record the traffic of a network interface."),
     "feed": _Command("proxy.feed", "feed", LIVE, "Print the live feed of a running proxy."),
     "transparent": _Command("proxy.transparent", "app", LIVE, "Redirect connections to the proxy with nftables."),
     "config": _Command("proxy.config", "app", LIVE, "The config file of the proxy: an example, and its schema."),
-    "findings": _Command("analysis.findings", "findings", DIAGNOSIS, "Print what is wrong in a capture, and what to do."),
+    "findings": _Command("analysis.findings", "findings", DIAGNOSIS, "Print the problems in a capture, with remedies."),
     "versions": _Command("analysis.versions", "versions", DIAGNOSIS, "Show which versions clients use and brokers offer."),
-    "compat": _Command("analysis.compat", "compat", DIAGNOSIS, "Judge whether clients work with another Kafka release."),
+    "compat": _Command("analysis.compat", "compat", DIAGNOSIS, "Check whether clients work with another Kafka release."),
     "explain": _Command("protocol.explain", "explain", DIAGNOSIS, "Explain an error, an API, a KIP or a setting.", {"ignore_unknown_options": True}),
     "diff": _Command("analysis.diff", "diff", DIAGNOSIS, "Compare two captures."),
     "crosscheck": _Command("analysis.crosscheck", "crosscheck", DIAGNOSIS, "Compare how Wireshark and Barnabas decode a capture."),
@@ -53,6 +53,6 @@ COMMANDS = {
     "filter": _Command("protocol.filter", "app", PROTOCOL, "The filter language: its fields; check or try a filter."),
     "schema": _Command("protocol.schema", "app", PROTOCOL, "The protocol's schema: APIs, versions, fields, releases."),
     "encode": _Command("protocol.frame", "encode", PROTOCOL, "Encode a message from JSON."),
-    "man": _Command("help.man", "man", PROTOCOL, "Print the manual as a page for man."),
+    "man": _Command("help.man", "man", PROTOCOL, "Print the manual as a man page."),
 }
 """Every command by its name, in the order of the help."""

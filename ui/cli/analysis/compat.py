@@ -41,7 +41,7 @@ def compat(
         str,
         typer.Option(
             "--against",
-            help="Judge clients against brokers of this release, e.g. 4.0, 0.10.2, 3.5-zk.",
+            help="Check clients against brokers of this release, e.g. 4.0, 0.10.2, 3.5-zk.",
             metavar="RELEASE",
             autocompletion=release_names,
         ),
@@ -52,13 +52,13 @@ def compat(
         Path | None, typer.Option("--md", help="Write Markdown, for a ticket; - prints it.", metavar="FILE")
     ] = None,
     fail_on: Annotated[
-        FailOnVerdict | None, typer.Option("--fail-on", help="Exit with status 1 if a client has this verdict, or a worse one.")
+        FailOnVerdict | None, typer.Option("--fail-on", help="Exit with status 1 if a client has this verdict or a worse one.")
     ] = None,
     local: Local = False,
 ) -> None:
-    """Judge every client of the captures against brokers of a release: works, may break, breaks; why, and what helps.
+    """Check every client of the captures against brokers of a release: works, may break, breaks; why, and what helps.
 
-    Older releases are as good as newer ones: --against 0.10.2 tells what a new client would meet there.
+    The release may also be older: --against 0.10.2 shows which problems a new client would have there.
     """
     from ....decoder.compat import Verdict, report
 

@@ -27,9 +27,9 @@ def crosscheck(
 ) -> None:
     """Compare every frame that Wireshark's dissector reads with how Barnabas reads it, field by field.
 
-    Fields are compared by their place in the frame. For each difference it says who is wrong: what Barnabas read is encoded
-    again by Kafka's definition of the message, and when that gives the very same bytes, Wireshark is. Needs tshark and
-    the extra tshark. The exit status is 1 if Barnabas is wrong somewhere.
+    Fields are compared by their place in the frame. Each difference shows who is wrong: the fields that Barnabas
+    read are encoded again by Kafka's definition of the message, and if the bytes are identical, Wireshark is wrong.
+    Needs tshark and the extra tshark. The exit status is 1 if Barnabas reads a frame wrongly.
     """
     from ....captures.foreign.crosscheck import Crosscheck, CrosscheckOutcome
 

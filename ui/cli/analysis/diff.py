@@ -53,21 +53,22 @@ def diff(
     a: Annotated[Path, typer.Argument(help="A segment, a directory of segments, or any pcap or pcapng file.", metavar="CAPTURE")],
     b: Annotated[Path, typer.Argument(help="The capture to compare it with.", metavar="CAPTURE")],
     by: Annotated[
-        GroupBy, typer.Option("--by", help="Group differences by API, by client, or by what they belong to (scope).")
+        GroupBy, typer.Option("--by", help="Group differences by API, by client, or by scope (what they belong to).")
     ] = GroupBy.API,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
     fail_on: Annotated[
-        FailOnLevel | None, typer.Option("--fail-on", help="Exit with status 1 if there is a difference of this level, or worse.")
+        FailOnLevel | None, typer.Option("--fail-on", help="Exit with status 1 if there is a difference of this level or worse.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show everything: also what timing explains, such as polls, retries and offsets.")
+        bool, typer.Option("--all", help="Show everything, including what timing explains, such as polls, retries and offsets.")
     ] = False,
 ) -> None:
-    """Compare two recordings: the same program at two brokers, two versions of one client, before and after a change.
+    """Compare two recordings: the same program with two brokers, two versions of one client, before and after a change.
 
-    Levels: high = fails on one side only, or other records; medium = asked or answered otherwise; low = slower, or
-    offered otherwise. Ids, addresses, times and what two runs never share are left out.
+    Levels: high = fails on one side only, or different records; medium = different requests or responses; low =
+    slower, or different versions offered. Ids, addresses, times and other values that always differ between two runs
+    are ignored.
     """
     from ....captures.diff import Level
 

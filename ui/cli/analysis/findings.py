@@ -40,10 +40,10 @@ def findings(
     filter_: FilterText = None,
     fail_on: Annotated[
         str | None,
-        typer.Option("--fail-on", help="Exit with status 1 if there is a finding of this severity, or worse.", **_SEVERITIES),
+        typer.Option("--fail-on", help="Exit with status 1 if there is a finding of this severity or worse.", **_SEVERITIES),
     ] = None,
     min_severity: Annotated[
-        str, typer.Option("--min-severity", help="Leave out what is less severe.", **_SEVERITIES)
+        str, typer.Option("--min-severity", help="Leave out less severe findings.", **_SEVERITIES)
     ] = "info",
     only: Annotated[
         list[str] | None,
@@ -51,13 +51,13 @@ def findings(
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", help="All detectors but these.", metavar="NAME,...", autocompletion=detector_names),
+        typer.Option("--exclude", help="Run all detectors except these.", metavar="NAME,...", autocompletion=detector_names),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep running, and print what is new; Ctrl-C ends it.")
+        bool, typer.Option("--follow", "-f", help="Keep running, and print new findings; Ctrl-C stops it.")
     ] = False,
     injected: Annotated[
-        bool, typer.Option("--injected", help="Include the effects of fault rules and plugins, which the recording notes.")
+        bool, typer.Option("--injected", help="Include the effects of fault rules and plugins, as noted in the recording.")
     ] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, what each looks for.")] = False,
     local: Local = False,

@@ -37,10 +37,10 @@ def versions(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: clients and brokers.")] = False,
 ) -> None:
-    """Show per client and API which versions were used, and what the broker offers; or ask a broker itself.
+    """Show for each client and API which versions were used, and what the broker offers; or ask a broker itself.
 
-    A broker is asked with ApiVersions, and so are all those of its cluster. The Kafka release is guessed from what
-    they offer.
+    A broker, and every other broker of its cluster, is sent an ApiVersions request. The Kafka release is inferred
+    from the versions they offer.
     """
     from ....decoder.compat import brokers
 

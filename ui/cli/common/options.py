@@ -27,10 +27,10 @@ _FILTER = typer.Option(
 FilterText = Annotated[str | None, _FILTER]
 RequiredFilterText = Annotated[str, _FILTER]
 HtmlFile = Annotated[
-    Path | None, typer.Option("--html", help="Write an HTML page, which needs no other file.", metavar="FILE")
+    Path | None, typer.Option("--html", help="Write an HTML page that needs no other files.", metavar="FILE")
 ]
 Local = Annotated[
-    bool, typer.Option("--local", help="Show and read times in the local zone instead of UTC.", callback=times.use_local)
+    bool, typer.Option("--local", help="Show and read times in the local time zone instead of UTC.", callback=times.use_local)
 ]
 Ports = Annotated[
     list[int] | None,
@@ -53,6 +53,6 @@ SchemaFiles = Annotated[
     ),
 ]
 Seconds = Annotated[
-    float | None, typer.Option("--seconds", help="Stop after so many seconds.", min=0, metavar="SECONDS", show_default=False)
+    float | None, typer.Option("--seconds", help="Stop after this many seconds.", min=0, metavar="SECONDS", show_default=False)
 ]
-ShowValues = Annotated[bool, typer.Option("--show-values", help="Show keys, values and headers of records, too.")]
+ShowValues = Annotated[bool, typer.Option("--show-values", help="Also show keys, values and headers of records.")]

@@ -30,7 +30,7 @@ Output = Annotated[
     typer.Option("--output", "-o", help="Write the tables here: PATH/TABLE/date=.../*.parquet. Also s3:// ...", metavar="PATH"),
 ]
 Tables = Annotated[
-    str, typer.Option("--tables", help="Only these tables (default: all but records and happenings).", metavar="NAME,...")
+    str, typer.Option("--tables", help="Write only these tables (default: all except records and happenings).", metavar="NAME,...")
 ]
 Remote = Annotated[
     str,
@@ -78,10 +78,10 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")] = False,
 ) -> None:
-    """Read what is new or has changed into the tables of --output. Each file counts once, however often this is run.
+    """Read new and changed captures into the tables of --output. Each file counts once, even if you run this again.
 
-    A run that is killed leaves tables that every reader can read; run again to complete them. Damaged files are rows of
-    the table segments. Needs Java and: pip install 'barnabas\\[spark]'
+    If a run is killed, the tables stay readable; run it again to complete them. Damaged files are listed in the
+    table segments. Needs Java and: pip install 'barnabas\\[spark]'
     """
     from ....captures.spark import pipeline
 
@@ -118,12 +118,12 @@ def stream(
     wheel: Wheel = None,
     tables: Tables = "",
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Where it is noted how far it came (default: in --output).", metavar="DIR")
+        Path | None, typer.Option("--checkpoint", help="Where to store the progress (default: in --output).", metavar="DIR")
     ] = None,
     every: Annotated[
         float, typer.Option("--every", help="How often to look for closed segments, in seconds.", min=0.1, metavar="SECONDS")
     ] = 10,
-    once: Annotated[bool, typer.Option("--once", help="Stop once everything that exists now is read.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop once everything that exists now has been read.")] = False,
 ) -> None:
     """Follow a folder of recordings: read every segment once, as soon as it is closed. Ctrl-C stops it.
 

@@ -67,14 +67,14 @@ def report(
     directory: Annotated[
         str,
         typer.Argument(
-            help="Tables that barnabas pipeline made, or captures: then tables are made for the moment. Also s3:// ...",
+            help="Tables that barnabas pipeline made, or captures, for which temporary tables are made. Also s3:// ...",
             metavar="TABLES|CAPTURES",
         ),
     ],
     against: Annotated[
         str,
         typer.Option(
-            "--against", help="Judge clients against brokers of this release, e.g. 4.0.", metavar="RELEASE",
+            "--against", help="Check clients against brokers of this release, e.g. 4.0.", metavar="RELEASE",
             autocompletion=release_names,
         ),
     ] = "",
@@ -83,14 +83,14 @@ def report(
     ] = "",
     stretch: Annotated[
         str,
-        typer.Option("--stretch", help="Stretches of time, such as 1m or 1h (default: what suits).", metavar="DURATION"),
+        typer.Option("--stretch", help="Length of the time intervals, such as 1m or 1h (default: chosen automatically).", metavar="DURATION"),
     ] = "",
     html_file: HtmlFile = None,
     csv_directory: Annotated[
         Path | None, typer.Option("--csv", help="Write a CSV file per report.", metavar="DIR")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with everything.")] = False,
-    by: Annotated[ReportEngine, typer.Option("--engine", help="What computes the reports; Spark needs Java.")] = ReportEngine.DUCKDB,
+    by: Annotated[ReportEngine, typer.Option("--engine", help="The engine that computes the reports; Spark needs Java.")] = ReportEngine.DUCKDB,
     master: Annotated[str, typer.Option("--master", help="Spark's master, with --engine spark.", metavar="URL")] = "local[2]",
     local: Local = False,
 ) -> None:

@@ -18,10 +18,10 @@ _MARKUP = re.compile(r"\\(?=\[)")
 
 def man(
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command, such as proxy or rules try; all of them if left out.", metavar="COMMAND")
+        list[str] | None, typer.Argument(help="A command, such as proxy or rules try; all of them if omitted.", metavar="COMMAND")
     ] = None,
 ) -> None:
-    """Print the manual as a page for man: all commands, or one.
+    """Print the manual as a man page: all commands, or one.
 
     To read it: barnabas man | man -l -
     """

@@ -38,7 +38,7 @@ def fields_(
 ) -> None:
     """List every field: its type, what it means, its other names and an example.
 
-    Fields of bodies are named by their path besides, such as resp.topics[*].error_code: barnabas schema show API.
+    Fields of bodies can also be given by their path, such as resp.topics[*].error_code; see: barnabas schema show API.
     """
     from ....decoder.filter import FIELDS
 
@@ -66,10 +66,10 @@ def fields_(
 @app.command()
 def check(
     expression: Annotated[
-        str, typer.Argument(help="A filter, in quotes of the shell.", metavar="FILTER", autocompletion=filter_words)
+        str, typer.Argument(help="A filter, quoted for the shell.", metavar="FILTER", autocompletion=filter_words)
     ],
 ) -> None:
-    """Validate a filter, and say what has to be read to evaluate it."""
+    """Validate a filter, and show what has to be read to evaluate it."""
     typer.echo(f"ok: {_reads(compiled(expression))}")
 
 

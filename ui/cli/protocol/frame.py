@@ -188,18 +188,18 @@ def encode(
     ] = "-",
     api: Api = "",
     api_version: ApiVersion = None,
-    response: Annotated[bool, typer.Option("--response", help="A response; a request otherwise.")] = False,
+    response: Annotated[bool, typer.Option("--response", help="A response instead of a request.")] = False,
     correlation_id: Annotated[
         int, typer.Option("--correlation-id", help="The correlation id in the header.", metavar="N")
     ] = 0,
     client_id: Annotated[
         str | None, typer.Option("--client-id", help="The client id in a request's header.", metavar="NAME")
     ] = None,
-    body: Annotated[bool, typer.Option("--body", help="A bare body, without header.")] = False,
-    size: Annotated[bool, typer.Option("--size", help="Put the 4 size bytes in front.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="A body without a header.")] = False,
+    size: Annotated[bool, typer.Option("--size", help="Prefix the 4 size bytes.")] = False,
     binary: Annotated[bool, typer.Option("--binary", help="Write bytes instead of hexadecimal text.")] = False,
 ) -> None:
-    """Make a message from JSON: bytes in hexadecimal. Fields that are left out take their defaults.
+    """Encode a message from JSON, as hexadecimal text. Omitted fields take their defaults.
 
     --api takes former names too, and drafts such as kip-4.DescribeTopic, which have no header.
 

@@ -51,9 +51,9 @@ def coverage(
         bool, typer.Option("--json", help="Print one JSON object: total, decoded, apis; newer by release.")
     ] = False,
 ) -> None:
-    """Count the (API, version, direction) triples that are decoded; every one is tried.
+    """Count the (API, version, direction) triples that can be decoded, by trying each one.
 
-    The total is that of Kafka 0.8 to 4.3; what newer releases add is counted on its own.
+    The total covers Kafka 0.8 to 4.3; additions of newer releases are counted separately.
     """
     from ....decoder.schema import facts
 
@@ -99,7 +99,7 @@ def show(
             autocompletion=api_names,
         ),
     ],
-    version: Annotated[int | None, typer.Argument(help="A version; the newest known if left out.", metavar="N")] = None,
+    version: Annotated[int | None, typer.Argument(help="A version; the newest known if omitted.", metavar="N")] = None,
     html_file: Annotated[
         Path | None,
         typer.Option(
@@ -107,7 +107,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Print one version of an API: every field of request and response as it stands on the wire, and what it means."""
+    """Print one version of an API: every field of request and response in wire order, and its meaning."""
     from ....decoder.codec.plan import plan
     from ....decoder.reference.fields import describe_field
     from ....decoder.schema import facts
@@ -161,7 +161,7 @@ def release(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A release, e.g. 4.0, 0.10.2, 3.5-zk, 3.9-controller; all names if left out.",
+            help="A release, e.g. 4.0, 0.10.2, 3.5-zk, 3.9-controller; all names if omitted.",
             metavar="RELEASE",
             autocompletion=release_names,
         ),
@@ -259,21 +259,21 @@ def import_(
     ],
     write: Annotated[bool, typer.Option("--write", help="Replace this package's own schema files.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the schema files into this directory, all of them.", metavar="PATH")
+        Path | None, typer.Option("--output", "-o", help="Write the complete schema files into this directory.", metavar="PATH")
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep known versions and names; only add new versions.")
     ] = False,
 ) -> None:
-    """Read message definitions out of Kafka's jars and show what they change in the schema.
+    """Read message definitions from Kafka's jars, and show what they change in the schema.
 
-    Requests and responses are in kafka-clients; what stands in internal topics is in kafka-group-coordinator,
+    Requests and responses are in kafka-clients; records of internal topics are in kafka-group-coordinator,
     kafka-transaction-coordinator, kafka-share-coordinator, kafka-metadata, kafka-storage, kafka-raft, kafka-streams.
 
-    Versions that the schema holds and a release dropped are kept. A changed layout of a version that was known
-    already is an ALARM: look at it before you write.
+    Versions that a release has dropped stay in the schema. A changed layout of a known version is an ALARM: review
+    it before you write.
 
-    A kafka-clients jar also yields the table of its release: which versions brokers of it serve.
+    A kafka-clients jar also contains the table of its release: which versions its brokers serve.
     """
     from ....decoder.reference import release_tables, releases
     from ....decoder.schema import facts, importer

@@ -17,14 +17,14 @@ ENDED = "the broker does not have it"
 
 
 def translate(
-    client: Annotated[str, typer.Argument(help="The release whose versions the client speaks.", metavar="CLIENT-RELEASE", autocompletion=release_names)],
-    broker: Annotated[str, typer.Argument(help="The brokers' release.", metavar="BROKER-RELEASE", autocompletion=release_names)],
+    client: Annotated[str, typer.Argument(help="The Kafka release of the clients.", metavar="CLIENT-RELEASE", autocompletion=release_names)],
+    broker: Annotated[str, typer.Argument(help="The Kafka release of the brokers.", metavar="BROKER-RELEASE", autocompletion=release_names)],
     everything: Annotated[
-        bool, typer.Option("--all", help="Show everything: also what passes unchanged, and APIs that the broker does not have.")
+        bool, typer.Option("--all", help="Show everything, including what passes unchanged, and APIs that the broker does not have.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show what the proxy's --translate bridges between clients of one Kafka release and brokers of another."""
+    """Show what the proxy's --translate converts between clients of one Kafka release and brokers of another."""
     from ....decoder.reference.releases import release
     from ....plugins.translation import bridges
 

@@ -31,7 +31,7 @@ def _root() -> None:
 
 @app.command()
 def example() -> None:
-    """Print a config file with comments: a beginning for one of your own."""
+    """Print an example config file with comments, to start from."""
     typer.echo(EXAMPLE, nl=False)
 
 

@@ -149,7 +149,7 @@ def _json(value: object) -> None:
 
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the API returns it.")] = False) -> None:
-    """How the proxy is, and how to reach its API with curl."""
+    """Show the state of the proxy, and how to reach its API with curl."""
     from ....proxy.control import Control
 
     found = access()
@@ -196,17 +196,17 @@ def curl_lines(found: ControlAccess) -> list[str]:
 def exchanges(
     filter_: FilterText = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep running, and print new ones as they come; Ctrl-C ends it.")
+        bool, typer.Option("--follow", "-f", help="Keep running, and print new exchanges; Ctrl-C stops it.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", help="At most so many, the newest.", min=1, max=1000, metavar="N")
+        int, typer.Option("--limit", "-n", help="At most this many, the newest.", min=1, max=1000, metavar="N")
     ] = 20,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per exchange, with request and response.")
     ] = False,
     local: Local = False,
 ) -> None:
-    """The newest exchanges, and those that come."""
+    """Print the newest exchanges, and with --follow new ones."""
     from ....proxy.control import ControlError
 
     wanted = filter_ or ""
@@ -243,7 +243,7 @@ def rules(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     local: Local = False,
 ) -> None:
-    """The rules and how often each has fired; with options, change them first."""
+    """List the rules and how often each has fired; with options, change them first."""
     from ....proxy.control import Control, ControlError
 
     if add is not None:
@@ -285,7 +285,7 @@ def _hit(each: dict[str, Any], as_json: bool) -> None:
 
 @app.command()
 def held() -> None:
-    """Frames that wait for a decision, one JSON object per line."""
+    """Print the frames that wait for a decision, one JSON object per line."""
     from ....proxy.control import Control
 
     for each in _ask(Control.held):
@@ -295,15 +295,15 @@ def held() -> None:
 @app.command()
 @with_option_groups
 def record(
-    directory: Annotated[Path | None, typer.Argument(help="Begin to record into this directory.", metavar="DIR")] = None,
-    rotate: Annotated[bool, typer.Option("--rotate", help="End the segment and go on in the next one.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End the recording.")] = False,
+    directory: Annotated[Path | None, typer.Argument(help="Start recording into this directory.", metavar="DIR")] = None,
+    rotate: Annotated[bool, typer.Option("--rotate", help="Close the segment and start the next.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop recording.")] = False,
     *,
     recording: RecordingOptions,
 ) -> None:
-    """Start, rotate or stop the recording; without any of these, show where it is.
+    """Start, rotate or stop the recording; without any of these, show its directory.
 
-    Rotation and retention are those of the proxy's start unless these options change them.
+    Rotation and retention stay as set when the proxy started, unless these options change them.
     """
     from ....proxy.control import Control
 
@@ -325,11 +325,11 @@ def record(
 
 @app.command()
 def flight(
-    label: Annotated[str, typer.Argument(help="What its name begins with.", metavar="LABEL")] = "",
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.", metavar="TEXT")] = "",
+    label: Annotated[str, typer.Argument(help="Prefix of the flight recording's name.", metavar="LABEL")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="The reason, stored in the flight recording.", metavar="TEXT")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, as the API returns it.")] = False,
 ) -> None:
-    """Write out what the flight recorder holds, and what follows shortly after."""
+    """Write a flight recording: the traffic kept so far, and what follows shortly after."""
     answer = _ask(lambda control: control.write_flight(label, reason))
     if as_json:
         _json(answer)
@@ -341,7 +341,7 @@ def flight(
 
 @app.command()
 def stop() -> None:
-    """Stop the proxy; responses in flight still arrive."""
+    """Stop the proxy; responses in flight are still delivered."""
     from ....proxy.control import Control
 
     _ask(Control.shutdown)

@@ -29,7 +29,7 @@ DEFAULT = "127.0.0.1:19095"
 
 
 def feed(
-    address: Annotated[str, typer.Argument(help="The address that the proxy was given with --feed.", metavar="HOST:PORT")] = (
+    address: Annotated[str, typer.Argument(help="The address given to the proxy with --feed.", metavar="HOST:PORT")] = (
         DEFAULT
     ),
     token_file: Annotated[
@@ -37,7 +37,7 @@ def feed(
         typer.Option("--token-file", help=f"A file with the feed's token (or set {TOKEN_VARIABLE}).", metavar="FILE"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-    totals: Annotated[bool, typer.Option("--totals", help="Only the totals, every second.")] = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Print only the totals, every second.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for a proxy that does not answer yet.")] = False,
     filter_: FilterText = None,
     seconds: Seconds = None,
@@ -45,7 +45,7 @@ def feed(
 ) -> None:
     """Print the exchanges of a running proxy as they happen.
 
-    The feed is sent over UDP: a slow reader misses part of it, and learns how much. A recording misses nothing.
+    The feed is sent over UDP: a slow reader loses part of it, and the output shows how much. A recording loses nothing.
     """
     from ....proxy.metrics.feed.client import subscribe
 

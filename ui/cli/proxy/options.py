@@ -41,17 +41,19 @@ class ClientTlsOptions:
     PANEL = "TLS with clients"
 
     tls_ca: Annotated[
-        Path | None, option("Make certificates with the CA in this directory; the CA is made on first use.", "DIR")
+        Path | None, option("Issue certificates from the CA in this directory; the CA is created on first use.", "DIR")
     ] = None
     tls_cert: Annotated[Path | None, option("Your own certificate, with its chain (PEM).", "FILE")] = None
-    tls_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
+    tls_key: Annotated[Path | None, option("The key of --tls-cert (PEM, without a password).", "FILE")] = None
     sni_suffix: Annotated[
         str,
         option(
-            "One listener for all brokers: clients get broker-ID.DOMAIN, and the name in the TLS hello chooses.", "DOMAIN"
+            "Use one listener for all brokers: clients connect to broker-ID.DOMAIN, and the server name in the TLS hello "
+            "selects the broker.",
+            "DOMAIN",
         ),
     ] = ""
-    tls_keylog: Annotated[Path | None, option("Append the sessions' keys, for Wireshark (both sides).", "FILE")] = None
+    tls_keylog: Annotated[Path | None, option("Append the TLS session keys of both sides, for Wireshark.", "FILE")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,10 @@ class BrokerTlsOptions:
 
     broker_tls: Annotated[bool, option("Use TLS to brokers. The options below imply it.")] = False
     broker_ca: Annotated[Path | None, option("CAs to trust (PEM) instead of the system's.", "FILE")] = None
-    broker_cert: Annotated[Path | None, option("The proxy's own certificate, for brokers that ask (PEM).", "FILE")] = None
-    broker_key: Annotated[Path | None, option("Its key (PEM, without a password).", "FILE")] = None
-    broker_name: Annotated[str, option("The name in the brokers' certificates, if it is not their host.", "NAME")] = ""
-    broker_insecure: Annotated[bool, option("Verify nothing. For tests only.")] = False
+    broker_cert: Annotated[Path | None, option("The proxy's own certificate, for brokers that require one (PEM).", "FILE")] = None
+    broker_key: Annotated[Path | None, option("The key of --broker-cert (PEM, without a password).", "FILE")] = None
+    broker_name: Annotated[str, option("The name in the brokers' certificates, if it differs from their host name.", "NAME")] = ""
+    broker_insecure: Annotated[bool, option("Do not verify certificates. For tests only.")] = False
 
 
 def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = None) -> TlsConfig | None:
@@ -86,10 +88,10 @@ def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = Non
 class SaslOptions:
     """A login at brokers."""
 
-    PANEL = "Log in at brokers (for clients that do not)"
+    PANEL = "Log in to brokers (for clients that do not)"
 
-    sasl_mechanism: Annotated[str, option("The mechanism.", **choices("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))] = ""
-    sasl_username: Annotated[str, option("The user.", "NAME")] = ""
+    sasl_mechanism: Annotated[str, option("The SASL mechanism.", **choices("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))] = ""
+    sasl_username: Annotated[str, option("The user name.", "NAME")] = ""
     sasl_password_file: Annotated[
         Path | None, option(f"A file with the password, or with OAUTHBEARER's token (or set {PASSWORD_VARIABLE}).", "FILE")
     ] = None
@@ -119,13 +121,13 @@ class MeterOptions:
         str, option("Address of the live feed (UDP): summaries of exchanges for subscribers, such as barnabas feed.", "HOST:PORT")
     ] = ""
     feed_token_file: Annotated[
-        Path | None, option(f"A file with the subscribers' token (or set {TOKEN_VARIABLE}). By default a new token is made.", "FILE")
+        Path | None, option(f"A file with the subscribers' token (or set {TOKEN_VARIABLE}). By default, a new token is generated.", "FILE")
     ] = None
     metrics: Annotated[str, option("Serve GET /metrics for Prometheus.", "HOST:PORT")] = ""
-    metrics_by: Annotated[list[str] | None, option("Count these apart, too. May be repeated.", **choices("client", "topic"))] = None
+    metrics_by: Annotated[list[str] | None, option("Also count by client or topic. May be repeated.", **choices("client", "topic"))] = None
     statsd: Annotated[str, option("Send metrics to this StatsD server every second (UDP).", "HOST:PORT")] = ""
-    statsd_prefix: Annotated[str, option("Prefix of their names (default barnabas).", "NAME")] = ""
-    statsd_tags: Annotated[bool, option("Use tags, as DogStatsD does.")] = False
+    statsd_prefix: Annotated[str, option("Prefix of the metric names (default barnabas).", "NAME")] = ""
+    statsd_tags: Annotated[bool, option("Send tags in DogStatsD's format.")] = False
 
     def config(self) -> MeterConfig | None:
         """None without any option."""
@@ -175,12 +177,12 @@ class ControlOptions:
     control: Annotated[
         str,
         option(
-            "Offer the control API here: HOST:PORT on loopback, unix:PATH, or off. On a terminal the default is a free "
-            "port; without one it is off.",
+            "Serve the control API here: HOST:PORT on loopback, unix:PATH, or off. The default is a free port on a "
+            "terminal, otherwise off.",
             "HOST:PORT|unix:PATH|off",
         ),
     ] = ""
-    control_values: Annotated[bool, option("Let it show keys and values of records, too.")] = False
+    control_values: Annotated[bool, option("Let the control API show keys and values of records.")] = False
 
     def config(self) -> ControlConfig | None:
         """None if it is off."""
@@ -208,8 +210,8 @@ class TransparentOptions:
     transparent: Annotated[
         str | None,
         option(
-            "Clients connect to the brokers themselves, and `barnabas transparent up` brings them here: redirect or "
-            "tproxy. No --broker then.",
+            "Accept connections that clients open to the brokers and `barnabas transparent up` redirects here: "
+            "redirect or tproxy. Replaces --broker.",
             **choices("redirect", "tproxy"),
         ),
     ] = None
@@ -239,35 +241,35 @@ class LimitOptions:
 
     PANEL = "Limits"
 
-    connect_seconds: Annotated[float, option("How long connecting to a broker may take.", "SECONDS", show_default=True)] = 10.0
+    connect_seconds: Annotated[float, option("Time limit for connecting to a broker.", "SECONDS", show_default=True)] = 10.0
     idle_seconds: Annotated[
-        float, option("Close connections without a byte for so long; 0: never.", "SECONDS", show_default=True)
+        float, option("Close connections that have been idle for this long; 0: never.", "SECONDS", show_default=True)
     ] = 0.0
     max_connections: Annotated[
         int,
-        option("Most connections at one time; more clients wait. 0: as many as the system allows.", "N", show_default=True),
+        option("Maximum number of open connections; more clients wait. 0: as many as the system allows.", "N", show_default=True),
     ] = 0
     max_frame: Annotated[
-        int, option("Largest size of a frame; what claims more is taken for damage.", "BYTES", show_default=True)
+        int, option("Maximum size of a frame; a larger size is treated as damage.", "BYTES", show_default=True)
     ] = 512 << 20
     oversize: Annotated[
-        str, option("What is done then: pass the connection on unread, or close it.", show_default=True, **choices("pass", "close"))
+        str, option("What to do with a connection whose frame is larger: forward it unread, or close it.", show_default=True, **choices("pass", "close"))
     ] = "pass"
     max_brokers: Annotated[
         int,
         option(
-            "Most brokers that get a listener; never more than half of the files that may be open.", "N", show_default=True
+            "Maximum number of brokers with a listener; never more than half of the open-file limit.", "N", show_default=True
         ),
     ] = 1000
     broker_expiry: Annotated[
         float,
-        option("Close the listener of a broker that no response has named for so long; 0: never.", "SECONDS", show_default=True),
+        option("Close the listener of a broker that no response has named for this long; 0: never.", "SECONDS", show_default=True),
     ] = 900.0
     upstream_allow: Annotated[
         list[str] | None,
         option(
-            "Besides --broker, only connect to brokers in this network: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
-            "May be repeated. Default: everywhere.",
+            "Connect only to --broker and to brokers in this network: 10.0.0.0/8, 10.0.0.0/8:9092-9094, [fd00::/8]:9092. "
+            "May be repeated. Default: no restriction.",
             "NETWORK[:PORTS]",
         ),
     ] = None
@@ -303,11 +305,11 @@ class RecordingOptions:
     PANEL = "Recording"
 
     rotate_size: Annotated[str, option("Size of a segment (default 64MiB, or an eighth of --keep-size).", "SIZE")] = ""
-    rotate_time: Annotated[str, option("Time of a segment (default 1h, or an eighth of --keep-time).", "DURATION")] = ""
+    rotate_time: Annotated[str, option("Duration of a segment (default 1h, or an eighth of --keep-time).", "DURATION")] = ""
     keep_size: Annotated[
         str, option("Keep at most this much of the recording, such as 10GB; the oldest segments are removed.", "SIZE")
     ] = ""
-    keep_time: Annotated[str, option("Keep segments for so long, such as 24h or 7d.", "DURATION")] = ""
+    keep_time: Annotated[str, option("Keep segments for this long, such as 24h or 7d.", "DURATION")] = ""
 
     def config(self) -> RecordingConfig:
         """The settings of a recorder."""
@@ -348,23 +350,28 @@ class FlightOptions:
     flight: Annotated[
         Path | None,
         option(
-            "Keep the last minutes, and write them out here when something happens: barnabas control flight, SIGUSR1, "
-            "--flight-on, --flight-on-finding.",
+            "Keep the last minutes of traffic, and write them here when triggered: barnabas control flight, "
+            "SIGUSR1, --flight-on, --flight-on-finding.",
             "DIR",
         ),
     ] = None
-    flight_keep: Annotated[str, option("How much: 5m, 512MB, or 5m,2GB (default 5m, and 1GiB at most).", "DURATION,SIZE")] = ""
-    flight_after: Annotated[str, option("What follows is written for so long, too (default 10s; 0s: nothing).", "DURATION")] = ""
-    flight_on: Annotated[list[str] | None, option("Write when this is true of an exchange. May be repeated.", "FILTER", autocompletion=filter_words)] = (
+    flight_keep: Annotated[str, option("How much to keep: 5m, 512MB, or 5m,2GB (default 5m, at most 1GiB).", "DURATION,SIZE")] = ""
+    flight_after: Annotated[str, option("Also write the traffic that follows, for this long (default 10s; 0s: none).", "DURATION")] = ""
+    flight_on: Annotated[list[str] | None, option("Write a flight recording when an exchange matches. May be repeated.", "FILTER", autocompletion=filter_words)] = (
         None
     )
     flight_on_finding: Annotated[
-        list[str] | None, option("Write on a finding: its id, or high, medium, low. May be repeated.", "NAME", autocompletion=detector_names)
+        list[str] | None, option("Write a flight recording on a finding: its id, or high, medium, low. May be repeated.", "NAME", autocompletion=detector_names)
     ] = None
     flight_every: Annotated[
-        str, option("By itself not more often than this (default: what --flight-keep says); more is counted.", "DURATION")
+        str,
+        option(
+            "Shortest time between automatic flight recordings (default: the duration of --flight-keep); more triggers "
+            "are only counted.",
+            "DURATION",
+        ),
     ] = ""
-    flight_most: Annotated[int | None, option("Write none automatically while DIR has this many (default 20).", "N")] = None
+    flight_most: Annotated[int | None, option("Write no automatic flight recordings while DIR contains this many (default 20).", "N")] = None
 
     def config(self) -> FlightConfig | None:
         """None without --flight."""
@@ -400,19 +407,19 @@ class PluginOptions:
     plugin: Annotated[
         list[str] | None,
         option(
-            "A plugin class that sees and changes messages: my.py, my.py:CLASS, or the name of an installed one; "
-            "settings behind it as ?NAME=VALUE&.... May be repeated; the first is nearest to the clients. Loaded again when "
-            "the file is saved.",
+            "A plugin class that reads and changes messages: my.py, my.py:CLASS, or the name of an installed "
+            "plugin; append settings as ?NAME=VALUE&.... May be repeated; the first is closest to the clients. "
+            "Reloaded when the file is saved.",
             "PLUGIN",
         ),
     ] = None
     plugin_budget: Annotated[
-        str, option("How long a message waits for plugins before it goes on as it came (default 250ms).", "DURATION")
+        str, option("How long a message waits for plugins before it is forwarded unchanged (default 250ms).", "DURATION")
     ] = ""
     plugin_faults: Annotated[
-        int | None, option("A plugin with so many faults within a minute is disabled (default 5).", "N")
+        int | None, option("Disable a plugin after this many faults within a minute (default 5).", "N")
     ] = None
-    plugin_memory: Annotated[str, option("Memory that plugins may use (default 512MiB).", "SIZE")] = ""
+    plugin_memory: Annotated[str, option("Maximum memory for plugins (default 512MiB).", "SIZE")] = ""
 
     def config(self) -> PluginsConfig | None:
         """None without plugins."""
@@ -443,12 +450,12 @@ class VersionOptions:
 
     cap: Annotated[
         list[str] | None,
-        option("Clients get no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.", "API=N"),
+        option("Offer clients no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.", "API=N"),
     ] = None
     pretend: Annotated[
         str,
         option(
-            "Present brokers to clients as this Kafka release, as far as they serve its versions: 0.10.2, 2.8, 3.9-zk.",
+            "Present brokers to clients as this Kafka release, as far as they support its versions: 0.10.2, 2.8, 3.9-zk.",
             "RELEASE",
             autocompletion=release_names,
         ),
@@ -456,8 +463,8 @@ class VersionOptions:
     translate: Annotated[
         bool,
         option(
-            "Bring requests of versions that the broker does not serve into ones that it does: old clients on new "
-            "brokers, and new clients on old ones."
+            "Convert requests in versions that the broker does not support to ones it does, and responses back: old "
+            "clients on new brokers, and new clients on old ones."
         ),
     ] = False
 
@@ -482,22 +489,22 @@ class ProxyOptions:
     broker: Annotated[
         list[str] | None,
         option(
-            "A bootstrap broker, as clients have it; several with commas, or repeated. When one is down the next is "
-            "tried, then those that have been found since.",
+            "A bootstrap broker, as in the clients' settings; separate several with commas, or repeat the option. "
+            "If one is down, the proxy tries the next, then brokers it has found since.",
             "HOST:PORT",
         ),
     ] = None
     listen: Annotated[
         str | None,
         option(
-            "Where clients connect (default 127.0.0.1:19092). Brokers get the ports that follow; with port 0, all "
-            "get free ones.",
+            "Where clients connect (default 127.0.0.1:19092). Brokers get the following ports; with port 0, all get "
+            "free ports.",
             "HOST:PORT",
         ),
     ] = None
-    record: Annotated[Path | None, option("Record into this directory, all traffic.", "DIR")] = None
-    rules: Annotated[Path | None, option("Rules (YAML, JSON or TOML) that break traffic on purpose.", "FILE")] = None
-    lossless: Annotated[bool, option("Slow traffic down rather than miss any of it in the recording.")] = False
+    record: Annotated[Path | None, option("Record into this directory.", "DIR")] = None
+    rules: Annotated[Path | None, option("Rules (YAML, JSON or TOML) to apply to the traffic.", "FILE")] = None
+    lossless: Annotated[bool, option("Slow traffic down rather than lose any of it from the recording.")] = False
     findings: Annotated[
         bool | None, option("Print findings live. On by default on a terminal.")
     ] = None

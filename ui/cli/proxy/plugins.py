@@ -18,7 +18,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_() -> None:
-    """The plugins that packages offer (entry points of the group barnabas.plugins). None is loaded by this."""
+    """List the plugins that installed packages offer (entry points of the group barnabas.plugins), without loading them."""
     from ....plugins.hooks import installed
     from ....plugins.hooks.sources import GROUP
 
@@ -32,10 +32,10 @@ def list_() -> None:
 
 @app.command()
 def check(
-    plugin: Annotated[list[str], typer.Argument(help="As --plugin of `barnabas proxy` takes them.", metavar="PLUGIN...")],
+    plugin: Annotated[list[str], typer.Argument(help="Plugins, as for --plugin of `barnabas proxy`.", metavar="PLUGIN...")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Load plugins in a process of their own, and say what they are for. Exit status 2 if something is wrong."""
+    """Load plugins in a separate process, and show what they do. The exit status is 2 if something is wrong."""
     from ....decoder.schema import facts
     from ....plugins.hooks import parse
     from ....proxy.interception.plugin_host import PluginsConfig

@@ -35,7 +35,7 @@ def proxy(
         Path | None,
         typer.Option(
             "--config",
-            help="Options from a TOML file, for one or several clusters; those given here win. See `barnabas config example`.",
+            help="Read options from a TOML file, for one or several clusters; the command line takes precedence. See `barnabas config example`.",
             metavar="FILE",
             rich_help_panel=CONFIG_FILE,
         ),
@@ -45,11 +45,11 @@ def proxy(
     ] = False,
     local: Local = False,
 ) -> None:
-    """Pass traffic between clients and a cluster, and watch it.
+    """Forward traffic between clients and a cluster, and observe it.
 
-    Point clients at the --listen address: every broker of the cluster gets a listener of its own, and the addresses
-    in responses are rewritten, so that clients stay on the proxy. Ctrl-C stops it; SIGHUP reads --rules and plugins
-    again, SIGUSR1 writes out what the flight recorder holds.
+    Point clients at the --listen address: every broker of the cluster gets its own listener, and the addresses in
+    responses are rewritten so that clients stay on the proxy. Ctrl-C stops it; SIGHUP reloads --rules and plugins;
+    SIGUSR1 writes a flight recording.
     """
     from .running import RunningCluster, run
 

@@ -51,10 +51,10 @@ def _excerpt(path: Path, error: RuleError) -> str:
 def check(
     file: Annotated[Path, typer.Argument(help="A rules file, YAML, JSON or TOML.", metavar="FILE")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, as the control API takes it.")
+        bool, typer.Option("--json", help="Print one JSON object in the control API's format.")
     ] = False,
 ) -> None:
-    """Validate a rules file, and show what each rule does. The exit status is 2 if it is wrong."""
+    """Validate a rules file, and show what each rule does. The exit status is 2 if the file is invalid."""
     from ....decoder.schema import facts
     from ....plugins.actions.answering import Error
     from ....plugins.rules.reach import shadowed
@@ -114,15 +114,15 @@ def yaml_line(rule: Rule) -> str:
 def try_(
     capture: CapturePath,
     file: Annotated[Path, typer.Option("--rules", help="Rules (YAML, JSON or TOML).", metavar="FILE")],
-    limit: Annotated[int, typer.Option("--limit", help="At most so many exchanges of each rule.", min=0, metavar="N")] = 5,
+    limit: Annotated[int, typer.Option("--limit", help="At most this many exchanges of each rule.", min=0, metavar="N")] = 5,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per exchange that a rule would have changed.")
     ] = False,
 ) -> None:
     """Show what rules would have done to the exchanges of a capture: which match, which fire, and what happens then.
 
-    Nothing is sent. Counts run as in the proxy, in the order of the requests. How clients would have
-    done otherwise after a fault is not known.
+    Nothing is sent. Rules count the requests in order, as in the proxy. How clients would have reacted to a fault
+    is not known.
     """
     from ....plugins.rules.rule_engine import RuleEngine
 
@@ -195,16 +195,16 @@ def _outcomes(engine: RuleEngine, capture: Capture) -> Iterator[tuple[int, Excha
 def recipes(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print this one as a rules file.", metavar="NAME", autocompletion=recipe_names),
+        typer.Argument(help="Print this recipe as a rules file.", metavar="NAME", autocompletion=recipe_names),
     ] = None,
     topic: Annotated[str, typer.Option("--topic", help="For this topic only.", metavar="NAME")] = "",
     group: Annotated[str, typer.Option("--group", help="For this group only.", metavar="NAME")] = "",
     client: Annotated[str, typer.Option("--client", help="For this client id only.", metavar="NAME")] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, as the control API takes it; of all: one per recipe.")
+        bool, typer.Option("--json", help="Print one JSON object in the control API's format; without NAME: one per recipe.")
     ] = False,
 ) -> None:
-    """List ready rules, or print one as a rules file: barnabas rules recipes leader-election --topic orders > rules.yaml"""
+    """List rule recipes, or print one as a rules file: barnabas rules recipes leader-election --topic orders > rules.yaml"""
     import yaml
 
     from ....decoder.filter.language.errors import nearest

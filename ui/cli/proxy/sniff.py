@@ -33,24 +33,24 @@ def sniff(
     output: RecordingDirectory,
     port: Annotated[
         list[int] | None,
-        typer.Option("--port", help="A port of the brokers (default: any TCP port, Kafka is recognized). May be repeated.", metavar="N"),
+        typer.Option("--port", help="A port of the brokers (default: any TCP port; Kafka is detected). May be repeated.", metavar="N"),
     ] = None,
     seconds: Seconds = None,
     filter_: FilterText = None,
     redact: Redact = True,
     method: Annotated[
         CaptureMethod | None,
-        typer.Option("--method", help="How packets are captured (default: dumpcap or tcpdump if installed, else a socket)."),
+        typer.Option("--method", help="How to capture packets (default: dumpcap or tcpdump if installed, else a socket)."),
     ] = None,
     *,
     recording: RecordingOptions,
 ) -> None:
-    """Record passively: no client is reconfigured, nothing is changed. Ctrl-C stops it.
+    """Record the traffic of a network interface, without changing anything. Ctrl-C stops it.
 
     The recording grows while it runs: barnabas ui DIR shows it live. Needs root, CAP_NET_RAW, or a dumpcap that your
-    user may run. Packets that the system dropped are counted and shown. A full disk does not end it: counting goes on, and
-    so does the recording once there is room. For TLS connections use barnabas proxy, or capture with dumpcap and give
-    barnabas import the clients' key log.
+    user may run. Packets that the system dropped are counted and shown. If the disk is full, the traffic is only
+    counted, and recording resumes once there is space. For TLS connections, use barnabas proxy, or capture with
+    dumpcap and give barnabas import the clients' key log.
     """
     wanted = compiled(filter_) if filter_ is not None else None
     kept = recording.config()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ....proxy.addressing.netfilter import NetfilterError
 
 app = typer.Typer(
-    help="Redirect connections to brokers to the proxy without changing a client, by nftables rules (Linux, root).",
+    help="Redirect broker connections to the proxy with nftables rules, without changing clients (Linux, root).",
     no_args_is_help=True,
 )
 
@@ -28,7 +28,7 @@ def up(
     port: Annotated[list[int], typer.Option("--port", help="A port of the brokers. May be repeated.", metavar="N")],
     proxy_port: Annotated[int, typer.Option("--proxy-port", help="The port that the proxy listens on.", metavar="N")] = 19092,
     mode: Annotated[
-        str, typer.Option("--mode", help="As given to the proxy with --transparent.", **choices("redirect", "tproxy"))
+        str, typer.Option("--mode", help="The mode given to the proxy with --transparent.", **choices("redirect", "tproxy"))
     ] = "redirect",
     local_clients: Annotated[
         bool, typer.Option("--local-clients/--no-local-clients", help="Also redirect connections from this machine.")
@@ -37,18 +37,18 @@ def up(
         list[str] | None,
         typer.Option(
             "--exclude-uid",
-            help="Do not redirect connections of this user. Needed for --local when the proxy runs without CAP_NET_ADMIN: "
+            help="Do not redirect connections of this user. Needed for --local-clients when the proxy runs without CAP_NET_ADMIN: "
             "name the user it runs as. May be repeated.",
             metavar="USER",
         ),
     ] = None,
     family: Annotated[
-        str, typer.Option("--family", help="inet is both, IPv4 and IPv6.", **choices("inet", "ip", "ip6"))
+        str, typer.Option("--family", help="inet covers IPv4 and IPv6.", **choices("inet", "ip", "ip6"))
     ] = "inet",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Set the rules without asking.")] = False,
     dry_run: _DryRun = False,
 ) -> None:
-    """Show the firewall rules, ask, and set them.
+    """Show the firewall rules, ask for confirmation, and set them.
 
     From then on, connections to the brokers' ports reach the proxy, which connects to their original destinations:
     barnabas proxy --transparent MODE. While no proxy runs, they are refused.

@@ -36,7 +36,7 @@ def cut(
         str | None,
         typer.Option(
             "--from",
-            help="Sent at this time or later: 2026-11-21T10:30:00Z, or +90s from the beginning.",
+            help="Sent at this time or later: 2026-11-21T10:30:00Z, or +90s from the start.",
             metavar="TIME",
         ),
     ] = None,
@@ -46,7 +46,7 @@ def cut(
     ] = None,
     exchanges: Annotated[
         str | None,
-        typer.Option("--exchanges", help="By their numbers in barnabas ui: 10-20, 7, 100-.", metavar="N-N"),
+        typer.Option("--exchanges", help="Only exchanges with these numbers in barnabas ui: 10-20, 7, 100-.", metavar="N-N"),
     ] = None,
     with_handshakes: Annotated[
         bool,
@@ -61,9 +61,9 @@ def cut(
     as_json: AsJson = False,
     local: Local = False,
 ) -> None:
-    """Cut a part out of a capture: whole exchanges, as they were, with their times, connections and notes.
+    """Copy a part of a capture: whole exchanges, unchanged, with their times, connections and notes.
 
-    All given conditions must hold. barnabas merge joins parts again.
+    Exchanges must meet all conditions given. barnabas merge joins parts again.
     """
     from ....captures.transform.cut import Cut, CutSelection
     from ....captures.transform.write import Writer

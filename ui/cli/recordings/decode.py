@@ -27,25 +27,25 @@ def decode(
     capture: OptionalCapture = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per exchange.")] = False,
     bodies: Annotated[
-        bool, typer.Option("--bodies/--no-bodies", help="The decoded request and response (with --json).")
+        bool, typer.Option("--bodies/--no-bodies", help="Include the decoded request and response (with --json).")
     ] = True,
     show_values: ShowValues = False,
     filter_: FilterText = None,
     schema: SchemaFiles = None,
     registry: Registry = None,
     hex_: Annotated[
-        str | None, typer.Option("--hex", help="One message in hexadecimal instead of a capture; - reads it.", metavar="TEXT")
+        str | None, typer.Option("--hex", help="Decode one message in hexadecimal instead of a capture; - reads standard input.", metavar="TEXT")
     ] = None,
-    request: Annotated[bool, typer.Option("--request", help="With --hex: it is a request.")] = False,
+    request: Annotated[bool, typer.Option("--request", help="A request (with --hex).")] = False,
     response: Annotated[bool, typer.Option("--response", help="A response (with --hex).")] = False,
     api: Api = "",
     api_version: ApiVersion = None,
-    body: Annotated[bool, typer.Option("--body", help="A bare body, without header (with --hex).")] = False,
+    body: Annotated[bool, typer.Option("--body", help="A body without a header (with --hex).")] = False,
     release: Annotated[
         str | None,
         typer.Option(
             "--release",
-            help="With --hex: as this Kafka release laid it out, where it differs.",
+            help="With --hex: use the layout of this Kafka release, where it differs.",
             metavar="RELEASE",
             autocompletion=release_names,
         ),

@@ -56,7 +56,7 @@ def export(
     form: Annotated[
         As | None,
         typer.Option(
-            "--as", help="The format: jsonl, csv or parquet; of one exchange python, pytest, hex, json or text."
+            "--as", help="The format: jsonl, csv or parquet; for one exchange python, pytest, hex, json or text."
         ),
     ] = None,
     table: Annotated[
@@ -67,18 +67,18 @@ def export(
         str | None, typer.Option("--columns", help="The columns, in this order; see --list.", metavar="NAME,...")
     ] = None,
     bodies: Annotated[
-        bool, typer.Option("--bodies", help="The decoded request and response (with the table exchanges).")
+        bool, typer.Option("--bodies", help="Include the decoded request and response (with the table exchanges).")
     ] = False,
     show_values: ShowValues = False,
-    limit: Annotated[int | None, typer.Option("--limit", help="At most so many rows.", min=0, metavar="N")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="At most this many rows.", min=0, metavar="N")] = None,
     exchange: Annotated[
         int | None,
-        typer.Option("--exchange", help="One exchange: its number as `ui` and `decode` show it.", min=1, metavar="N"),
+        typer.Option("--exchange", help="Write one exchange, by its number in `ui` and `decode`.", min=1, metavar="N"),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Write the rows, or the exchange, into this file; - is standard output.", metavar="PATH")
     ] = Path("-"),
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     schema: SchemaFiles = None,
     registry: Registry = None,
     listing: Annotated[bool, typer.Option("--list", help="List the tables and their columns.")] = False,
@@ -87,7 +87,7 @@ def export(
     """Write a table of a capture as JSON lines, CSV or Parquet, or one exchange as a Python program, a pytest case or a dump.
 
     Secrets are masked, and contents of records are left out without --show-values. A file appears once it is
-    complete; Ctrl-C leaves nothing.
+    complete; Ctrl-C leaves no file.
     """
     from ....captures import tables
     from ....captures.export import Format

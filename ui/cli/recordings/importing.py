@@ -28,7 +28,7 @@ def import_(
     captures: Annotated[
         list[Path],
         typer.Argument(
-            help="pcap or pcapng files (.gz and .zst too), - for standard input. Several are parts of one capture.",
+            help="pcap or pcapng files (.gz and .zst too), - for standard input. Several files are parts of one capture.",
             metavar="CAPTURE...",
         ),
     ],
@@ -41,10 +41,10 @@ def import_(
     filter_: FilterText = None,
     redact: Redact = True,
 ) -> None:
-    """Convert captures of tcpdump, Wireshark, scapy and others to a recording: segments with an index, which open at once.
+    """Convert captures of tcpdump, Wireshark, scapy and others to a recording: segments with an index, which open immediately.
 
-    Times and addresses stay. TLS secrets in a pcapng file are used. Ctrl-C leaves a recording of what was
-    read so far. Other commands take such captures directly, too.
+    Times and addresses are kept. TLS secrets in a pcapng file are used. Ctrl-C leaves a recording of what was read
+    so far. Other commands read such captures directly, too.
     """
     wanted = compiled(filter_) if filter_ is not None else None
     from ....captures.foreign.importer import Importer

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 def index(
     captures: CapturePaths,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is found; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is wrong; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
 ) -> None:
     """Verify a recording, and rebuild indexes that are missing or wrong.
 
-    Every byte is held to the sums that were recorded with it, and every record of an index to the frames it speaks of.
-    Damaged bytes are told with their places; everything around them can be read. Segments themselves are never
-    changed. The exit status is 1 if something is wrong (with --dry-run: also an index that could be made anew).
+    Every byte is checked against the recorded checksums, and every record of an index against its frames. Damaged
+    bytes are reported with their positions; everything around them stays readable. Segments are never changed. The
+    exit status is 1 if something is wrong (with --dry-run: also if an index could be rebuilt).
     """
     from ....captures.reading.verify import files_of
 

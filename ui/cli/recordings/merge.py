@@ -40,10 +40,10 @@ def merge(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put captures together by time: of several proxies, of several brokers, or the parts of one.
+    """Merge captures by time: of several proxies, of several brokers, or the parts of one.
 
-    Every connection stays separate. Where two captures have a connection with the same ends at the same time, the client
-    of the second is shown as HOST#2, or after its capture's number.
+    Every connection stays separate. If two captures have a connection between the same addresses at the same time,
+    the client of the second capture is shown as HOST#2, of the third as HOST#3.
     """
     from ....captures.transform.merge import Merge, MergeInput
     from ....captures.transform.write import Writer

@@ -60,14 +60,14 @@ def redact(
     salt: Annotated[
         str | None,
         typer.Option(
-            "--salt", help="Captures with one salt get the same pseudonyms. Default: a random one.", metavar="TEXT"
+            "--salt", help="Captures redacted with the same salt get the same pseudonyms. Default: a random salt.", metavar="TEXT"
         ),
     ] = None,
     salt_file: Annotated[
         Path | None, typer.Option("--salt-file", help="Read the salt from a file.", metavar="FILE")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Search the result for what was replaced.")
+        bool, typer.Option("--verify/--no-verify", help="Verify that the result contains nothing that was replaced.")
     ] = True,
     port: Ports = None,
     force: Force = False,

@@ -50,17 +50,17 @@ class PaceOptions:
 
     PANEL = "When"
 
-    speed: Annotated[str, option("1x, 10x, 0.5x; max; or N/s, requests a second.", "SPEED", show_default=True)] = "1x"
+    speed: Annotated[str, option("1x, 10x, 0.5x; max; or N/s, requests per second.", "SPEED", show_default=True)] = "1x"
     order: Annotated[
         Order,
         option(
-            "What a request waits for: all answers that were recorded before it; those of its connection; or only "
-            "those with an id it needs.",
+            "What a request waits for: all answers recorded before it; those of its connection; or only those with "
+            "an id it needs.",
             show_default=True,
         ),
     ] = Order.RECORDED
-    connections: Annotated[str, option("as-recorded, or a number.", "as-recorded|N", show_default=True)] = "as-recorded"
-    loop: Annotated[int, option("So many times in a row.", "N", min=1, show_default=True)] = 1
+    connections: Annotated[str, option("How many connections: as-recorded, or a number.", "as-recorded|N", show_default=True)] = "as-recorded"
+    loop: Annotated[int, option("Replay this many times in a row.", "N", min=1, show_default=True)] = 1
     patience: Annotated[float, option("How long to wait for an answer, in seconds.", "SECONDS", min=0.1, show_default=True)] = 10.0
 
     def settings(self) -> Settings:
@@ -79,13 +79,13 @@ class SelectionOptions:
     filter: Annotated[str | None, option(
         "Only exchanges that match this filter; see: barnabas filter fields.", "FILTER", autocompletion=filter_words
     )] = None
-    include_admin: Annotated[bool, option("Also what alters or deletes.")] = False
-    include_internal: Annotated[bool, option("Also requests between brokers.")] = False
-    include_sasl: Annotated[bool, option("Also logins as recorded (unless masked).")] = False
+    include_admin: Annotated[bool, option("Also send requests that alter or delete.")] = False
+    include_internal: Annotated[bool, option("Also send requests between brokers.")] = False
+    include_sasl: Annotated[bool, option("Also send logins as recorded (unless masked).")] = False
     include_refused: Annotated[
-        bool, option("Also what was refused of Produce requests and joins, and sent again by the client.")
+        bool, option("Also send the refused parts of Produce requests, and refused joins, that the client sent again.")
     ] = False
-    create_topics: Annotated[bool, option("Make topics that the target lacks.")] = False
+    create_topics: Annotated[bool, option("Create topics that the target lacks.")] = False
 
     def policy(self) -> Policy:
         """The extra requests to send."""
@@ -100,10 +100,10 @@ class NameOptions:
 
     PANEL = "Other names at the target"
 
-    topic_map: Annotated[list[str] | None, option("Topic A is B there.", "A=B")] = None
-    group_map: Annotated[list[str] | None, option("Group A is B there.", "A=B")] = None
-    transactional_id_map: Annotated[list[str] | None, option("Transactional id A is B there.", "A=B")] = None
-    client_id_map: Annotated[list[str] | None, option("Client id A is B there.", "A=B")] = None
+    topic_map: Annotated[list[str] | None, option("Topic A is called B at the target.", "A=B")] = None
+    group_map: Annotated[list[str] | None, option("Group A is called B at the target.", "A=B")] = None
+    transactional_id_map: Annotated[list[str] | None, option("Transactional id A is called B at the target.", "A=B")] = None
+    client_id_map: Annotated[list[str] | None, option("Client id A is called B at the target.", "A=B")] = None
 
     def names(self) -> NameMap:
         """Parse the pairs. Raises Failure."""
@@ -135,10 +135,10 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, the report; with --dry-run one per request.")] = False,
     fail_on: Annotated[FailOnResult | None, typer.Option("--fail-on", help="Exit with status 1 if there are differences.")] = None,
 ) -> None:
-    """Send what a capture recorded to a broker again, and compare the answers with the recorded ones.
+    """Send recorded requests to a broker again, and compare its answers with the recorded ones.
 
-    Ids, epochs, offsets, sessions and versions are made the target's own. Logins are left out (the replay logs in by
-    itself), and so is what alters or deletes. Ctrl-C ends it early, with a report.
+    Ids, epochs, offsets, sessions and versions are adapted to the target. Logins are left out (the replay logs in
+    by itself), as are requests that alter or delete. Ctrl-C stops it early, with a report.
     """
     from ....proxy.replay.session import Replay
 

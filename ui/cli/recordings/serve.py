@@ -49,7 +49,7 @@ def serve(
         str,
         typer.Option(
             "--listen",
-            help="Where clients connect. More brokers get the following ports; with port 0, all get free ones.",
+            help="Where clients connect. More brokers get the following ports; with port 0, all get free ports.",
             metavar="HOST:PORT",
         ),
     ] = "127.0.0.1:19092",
@@ -68,15 +68,15 @@ def serve(
     timing: Annotated[
         str,
         typer.Option(
-            "--timing", help="now = answer at once, recorded = after the time it took then.", **choices("now", "recorded")
+            "--timing", help="now = answer immediately, recorded = answer after the recorded time.", **choices("now", "recorded")
         ),
     ] = "now",
     records: Annotated[
         str,
         typer.Option(
             "--records",
-            help="Records that recorded clients produced: produced = there once they are produced again, all = there "
-            "from the start (for consumers alone).",
+            help="Records that recorded clients produced: produced = available once they are produced again, all = "
+            "available from the start (for consumers alone).",
             **choices("produced", "all"),
         ),
     ] = "produced",
@@ -84,7 +84,7 @@ def serve(
         str,
         typer.Option(
             "--offer",
-            help="The versions that clients are offered: recorded = those of the recorded broker, answerable = only "
+            help="The versions to offer to clients: recorded = those of the recorded broker, answerable = only "
             "what is in the recording.",
             **choices("recorded", "answerable"),
         ),
@@ -93,18 +93,18 @@ def serve(
         str,
         typer.Option(
             "--contents",
-            help="Whether produced records are compared with the recorded ones: check = report each whose key, value and "
-            "headers no recorded record of its topic has.",
+            help="Whether to compare produced records with the recorded ones: check = report each whose key, value "
+            "and headers match no recorded record of its topic.",
             **choices("ignore", "check"),
         ),
     ] = "ignore",
     all_used: Annotated[
-        bool, typer.Option("--all-used", help="Exit with status 1 also when recorded answers were not used.")
+        bool, typer.Option("--all-used", help="Also exit with status 1 if recorded answers were not used.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer clients from a recording, without a broker: a test recorded once then runs offline.
+    """Answer clients from a recording, without a broker, so that a test recorded once can run offline.
 
     Ctrl-C stops it; the summary lists the recorded answers that were not used. Exit status 0, or 1 when requests had no recorded
     answer (misses), or records differed (--contents check), or 2 for errors.

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", help="Write the recording into this directory, or file that ends with .pcapng.", metavar="PATH"),
+    typer.Option("--output", "-o", help="Write the recording into this directory, or into a file that ends with .pcapng.", metavar="PATH"),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing recording.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
 
 

@@ -39,36 +39,36 @@ def ui(
     allow_edit: Annotated[
         bool, typer.Option("--allow-edit", help="With --attach: allow changes of rules.")
     ] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain lines instead of the screen.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain lines instead of showing the screen.")] = False,
     theme: Annotated[
         str,
         typer.Option(
             "--theme",
-            help="The colours (default: those of the settings, or dark).",
+            help="The colour theme (default: from the settings, or dark).",
             **choices("dark", "light", "mono"),
         ),
     ] = "",
-    ascii: Annotated[bool, typer.Option("--ascii", help="Nothing but ASCII on the screen.")] = False,
+    ascii: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters on the screen.")] = False,
     settings: Annotated[
         Path | None, typer.Option("--settings", help="Keys, theme, filters, colours: a TOML file.", metavar="FILE")
     ] = None,
     list_keys: Annotated[bool, typer.Option("--list-keys", help="List the actions with their keys.")] = False,
     schema: SchemaFiles = None,
     registry: Registry = None,
-    web: Annotated[bool, typer.Option("--web", help="In a browser: print an address to open there.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Show the screen in a browser: print the address to open there.")] = False,
     web_listen: Annotated[
         str,
-        typer.Option("--web-listen", help="With --web: where browsers connect; port 0 takes a free one.", metavar="HOST:PORT"),
+        typer.Option("--web-listen", help="With --web: where browsers connect; port 0 takes a free port.", metavar="HOST:PORT"),
     ] = "127.0.0.1:0",
     pages: Annotated[
-        int, typer.Option("--pages", min=1, max=100, help="With --web: how many pages at a time.", metavar="N")
+        int, typer.Option("--pages", min=1, max=100, help="With --web: maximum number of open pages.", metavar="N")
     ] = 4,
     served: Annotated[int, typer.Option("--served", hidden=True)] = 0,
     local: Local = False,
 ) -> None:
     """Browse a capture or a running proxy: exchanges, connections, groups, versions, problems, latency, rules.
 
-    A directory that a running proxy records into is shown live, and so is a pcap file that tcpdump still writes. Without a terminal, plain lines are printed.
+    A directory that a running proxy records into is shown live, as is a pcap file that tcpdump is still writing. Without a terminal, plain lines are printed.
     """
     options = screen_options(theme, ascii, settings)
     if filter_ is not None:
