@@ -244,20 +244,20 @@ def item(line: Listed) -> str:
 
 
 def rows(lines: list[Listed]) -> list[str]:
-    """The document's table: a row for what the same seeds have in the same versions of a message."""
+    """The document's list: a line for what the same seeds have in the same versions of a message."""
     places: dict[Listed, list[str]] = {}
     for line in lines:
         places.setdefault(line._replace(seed="", versions=""), []).append(f"{line.seed}:{line.versions}")
     items: dict[tuple[str, str], list[str]] = {}
     for line, seeds in places.items():
         items.setdefault((f"{line.kind} {line.message}", ", ".join(seeds)), []).append(item(line))
-    return [f"| {message} | {seeds} | {', '.join(of)} |" for (message, seeds), of in items.items()]
+    return [f"- {message}, {seeds}: {', '.join(of)}" for (message, seeds), of in items.items()]
 
 
 def test_the_document_shows_every_difference_and_reason() -> None:
     text = DOCUMENT.read_text("utf-8")
     reasons, lines = listed()
-    shown_rows = [x for x in text.splitlines() if re.match(r"\| (request|response|header) ", x)]
+    shown_rows = [x for x in text.splitlines() if re.match(r"- (request|response|header) ", x)]
     assert shown_rows == rows(lines)
     for name, why in reasons.items():
         assert f"- **{name}**: {why}" in text, name
