@@ -76,7 +76,7 @@ def test_the_most_specific_line_counts(api: str, side: str, path: str, place: Pl
 
 
 def test_paths_as_messages_write_them():
-    assert describe_field("Fetch", "topics[0].partitions[12].fetch_offset") == "Where to begin reading"
+    assert describe_field("Fetch", "topics[0].partitions[12].fetch_offset") == "The offset to read from"
     assert describe_field("fetch", "responses[0].topic") == describe_field("Fetch", "topics.topic") == "The topic's name"
     # Without a side, that of the request if both have it.
     assert describe_field("Metadata", "topics") == describe_field("Metadata", "topics", "request")

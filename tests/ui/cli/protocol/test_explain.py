@@ -20,7 +20,7 @@ def test_an_api(run):
     done = run("explain", "Fetch")
     assert done.stdout.startswith("Fetch  (API 1, sent by clients, brokers and controllers)\n")
     assert "v0 since 0.8.0, v1 since 0.9.0" in done.stdout and "; gone in 4.0" in done.stdout
-    assert "min_bytes are there, at most max_wait_ms" in " ".join(done.stdout.split())
+    assert "min_bytes are available, at most max_wait_ms" in " ".join(done.stdout.split())
     assert "    topic_id                                 uuid (v13+)\n" in done.stdout
     assert "FETCH_SESSION_ID_NOT_FOUND" in done.stdout and "KIP-227: fetch sessions" in done.stdout
 
