@@ -49,6 +49,8 @@ class Control:
     """A proxy's control API at `url` ("http://HOST:PORT" or "unix:PATH"). `timeout`: seconds for an answer."""
 
     def __init__(self, url: str, token: str = "", timeout: float = 30.0) -> None:
+        if not (token.isascii() and token.isprintable()):
+            raise ControlError(0, "the token of the control API is one line of ASCII; look at the file or variable it comes from")
         self.url = url
         self._token = token
         self._timeout = timeout

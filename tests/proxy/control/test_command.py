@@ -104,13 +104,18 @@ def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed
     assert "no running proxy offers a control API: start one with barnabas proxy --control" in nobody.stderr
 
 
-def test_wrong_addresses_are_explained() -> None:
+def test_wrong_addresses_are_explained(tmp_path: Path) -> None:
+    two_lines, not_ascii = tmp_path / "two-lines", tmp_path / "not-ascii"
+    two_lines.write_text("one\ntwo\n")
+    not_ascii.write_text("é\n", "utf-8")
     for words, text in (
         (["status", "--url", "here"], "'http://here' is not the address of a control API: give http://HOST:PORT or unix:PATH"),
         (["--url=https://127.0.0.1:8090"], "is not the address of a control API"),
         (["status", "--url", "http://127.0.0.1:99999"], "is not the address of a control API"),
         (["status", "--url"], "requires an argument"),
         (["status", "--token-file", "none-there"], "the token of none-there cannot be read"),
+        (["status", "--token-file", str(two_lines)], "two-lines does not contain a token: write one line"),
+        (["status", "--url", "http://127.0.0.1:9", "--token-file", str(not_ascii)], "the token of the control API is one line of ASCII"),
     ):
         done = call("control", *words)
         assert done.returncode == 2 and text in " ".join(done.stderr.split()), (words, done.stderr)

@@ -18,7 +18,7 @@ from ...safe import visible
 from ..common.failure import Failure, read_text
 from ..common.option_groups import with_option_groups
 from ..common.options import FilterText, Local
-from .options import RecordingOptions
+from .options import RecordingOptions, token_in
 
 if TYPE_CHECKING:
     from ....proxy.control import Control, ControlError
@@ -89,10 +89,7 @@ def _which(
 def access() -> ControlAccess:
     """Access to the proxy that the options choose. Raises Failure if none runs."""
     url, file = _target.url, _target.token_file
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    if file is not None:
-        token = read_text(file, f"the token of {file}").strip()
-    return access_to(url, token, str(file or ""))
+    return access_to(url, token_in(file) if file is not None else "", str(file or ""))
 
 
 def access_to(url: str, token: str = "", file: str = "") -> ControlAccess:

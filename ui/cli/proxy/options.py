@@ -156,16 +156,19 @@ class MeterOptions:
         return config if config.wanted else None
 
 
-def read_token(path: Path | None) -> str | None:
-    """The feed's token from a file, or from the environment; None when there is neither."""
+def token_in(path: Path) -> str:
+    """The token of a feed or a control API that a file contains."""
     from ....proxy.metrics.feed.layout import MAX_TOKEN
 
-    if path is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
     token = read_text(path, f"the token of {path}").strip()
-    if not 0 < len(token.encode()) <= MAX_TOKEN:
+    if not 0 < len(token.encode()) <= MAX_TOKEN or not token.isprintable():
         raise Failure(f"{path} does not contain a token: write one line of up to {MAX_TOKEN} characters")
     return token
+
+
+def read_token(path: Path | None) -> str | None:
+    """The feed's token from a file, or from the environment; None when there is neither."""
+    return token_in(path) if path is not None else os.environ.get(TOKEN_VARIABLE) or None
 
 
 @dataclass(frozen=True, slots=True)
