@@ -32,7 +32,7 @@ def test_a_number_means_both(run):
 
 
 def test_a_kip_and_a_setting(run):
-    assert run("explain", "kip-896").stdout.startswith("KIP-896  (old versions end, since Kafka 4.0)\n")
+    assert run("explain", "kip-896").stdout.startswith("KIP-896  (removal of old versions, since Kafka 4.0)\n")
     done = run("explain", "session.timeout.ms")
     assert done.stdout.startswith("session.timeout.ms  (setting of consumer)\n") and "UNKNOWN_MEMBER_ID" in done.stdout
 
@@ -63,7 +63,7 @@ def test_a_former_name_is_explained_with_todays(run):
     assert done.stdout.splitlines()[0] == "NOT_LEADER_FOR_PARTITION (Kafka 0.8 to 2.5) is NOT_LEADER_OR_FOLLOWER today."
     assert "NOT_LEADER_OR_FOLLOWER  (error 6, retriable)" in done.stdout
     done = run("explain", "quota.producer.default")
-    assert done.stdout.startswith("quota.producer.default  (setting of broker)\n") and "Gone in 3.0" in " ".join(done.stdout.split())
+    assert done.stdout.startswith("quota.producer.default  (setting of broker)\n") and "Removed in 3.0" in " ".join(done.stdout.split())
     done = run("explain", "request.required.acks")
     assert done.stdout.startswith("request.required.acks  (former setting of producer)\n") and "Today\n  acks\n" in done.stdout
 
