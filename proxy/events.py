@@ -16,11 +16,11 @@ from ..decoder.schema import facts
 
 Address = tuple[str, int]
 _AFTER = {
-    "relay": "its connections have ended with it",
-    "observer": "traffic goes on unobserved",
-    "inspector": "traffic goes on, but findings have stopped",
-    "control": "traffic goes on without the control API",
-    "meter": "traffic goes on without live feed and metrics",
+    "relay": "its connections ended with it",
+    "observer": "traffic continues unobserved",
+    "inspector": "traffic continues, but findings have stopped",
+    "control": "traffic continues without the control API",
+    "meter": "traffic continues without live feed and metrics",
 }
 
 
@@ -169,8 +169,8 @@ class Capped(Event):
     @property
     def text(self) -> str:
         return (
-            f"{facts.api_name(self.api_key)} v{self.offered} is newer than this barnabas, which has to change broker "
-            f"addresses in it: clients are offered v{self.capped}; a newer barnabas passes it (or `barnabas schema import`)"
+            f"{facts.api_name(self.api_key)} v{self.offered} contains broker addresses, and this version of Barnabas does "
+            f"not know it: clients are offered v{self.capped}; upgrade Barnabas, or run `barnabas schema import`"
         )
 
 
@@ -274,7 +274,7 @@ class MeterListening(Event):
 class ShutdownAsked(Event):
     """Somebody asked over the control API to stop the proxy."""
 
-    template = "stopping, as asked over the control API"
+    template = "stopping on request of the control API"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,7 @@ class RecordingFailed(Event):
 
     @property
     def text(self) -> str:
-        so = "" if "goes on unrecorded" in self.reason else "; traffic goes on unrecorded"
+        so = "" if "continues unrecorded" in self.reason else "; traffic continues unrecorded"
         return f"recording stopped: {self.reason}{so}"
 
 
@@ -379,7 +379,7 @@ class InternalError(Event):
     @property
     def text(self) -> str:
         times = f" ({self.count} times)" if self.count > 1 else ""
-        return f"internal error in {self.what}{times}: {self.error}; traffic goes on; --log-file keeps the traceback"
+        return f"internal error in {self.what}{times}: {self.error}; traffic continues; --log-file keeps the traceback"
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +402,7 @@ class ProcessFailed(Event):
 
     @property
     def text(self) -> str:
-        then = f"another one starts in {self.again:g} s" if self.again else "another one takes its place"
+        then = f"a new one starts in {self.again:g} s" if self.again else "a new one replaces it"
         if self.again is None:
             then = "it ended too often to be started again"
         return f"the {self.process} process ended unexpectedly (exit code {self.code}); {_AFTER[self.process]}; {then}"
@@ -414,7 +414,7 @@ class ProcessStarted(Event):
 
     process: str
     pid: int
-    template = "the {process} process runs again"
+    template = "the {process} process is running again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,8 +458,8 @@ class ClockSet(Event):
     def text(self) -> str:
         way = "forward" if self.seconds > 0 else "back"
         return (
-            f"the system clock was set {way} by {abs(self.seconds):.0f} s: times go on from there; latencies of requests that were in "
-            "flight are wrong by as much"
+            f"the system clock was set {way} by {abs(self.seconds):.0f} s: times continue from there; latencies of "
+            "requests that were in flight are wrong by this amount"
         )
 
 
@@ -471,8 +471,8 @@ class ReaderStuck(Event):
     process: str
     seconds: float
     template = (
-        "the {process} has read nothing for {seconds:g} s while traffic waited for it (--lossless): it is ended, another "
-        "one takes its place, and what passes until then is not observed"
+        "the {process} has read nothing for {seconds:g} s while traffic waited for it (--lossless): it is "
+        "terminated and replaced, and traffic until then is not observed"
     )
 
 
@@ -493,8 +493,8 @@ class FilesUsedUp(Event):
     connections: int
     files: int
     template = (
-        "{connections} connections are open, and of the {files} files that this process may open none are left for more: "
-        "new clients wait until one ends; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
+        "{connections} connections are open, and the limit of {files} open files allows no more: new clients wait "
+        "until one closes; raise the limit (ulimit -n, or LimitNOFILE= of the systemd unit)"
     )
 
 
@@ -510,7 +510,7 @@ class PortPassedOver(Event):
     @property
     def text(self) -> str:
         why = f"belongs to {self.whose}" if self.whose else "is in use"
-        return f"port {self.port} {why}: broker {show(self.broker)} gets one behind it"
+        return f"port {self.port} {why}: broker {show(self.broker)} gets a later one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,10 +525,10 @@ class WorkerEnded(Event):
 
     @property
     def text(self) -> str:
-        then = "another one takes its place" if self.again else "it ended too often to be started again"
+        then = "a new one replaces it" if self.again else "it ended too often to be started again"
         return (
             f"relay worker {self.worker} ended unexpectedly (exit code {self.code}) and its connections with it; "
-            f"the others go on, {then}"
+            f"the others continue; {then}"
         )
 
 
@@ -538,7 +538,7 @@ class WorkerStarted(Event):
 
     worker: int
     pid: int
-    template = "relay worker {worker} runs again"
+    template = "relay worker {worker} is running again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +548,7 @@ class IdleClosed(Event):
     connection: int
     client: Address
     seconds: float
-    template = "connection {connection} from {client}: closed after {seconds:g} s of silence"
+    template = "connection {connection} from {client}: closed after {seconds:g} s without traffic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,7 +590,7 @@ class RulesReplaced(Event):
 
     @property
     def text(self) -> str:
-        return f"rules replaced: {', '.join(self.rules) or 'none stand'}"
+        return f"rules replaced: {', '.join(self.rules) or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,7 +612,7 @@ class RulesKept(Event):
 
     warning = True
     reason: str
-    template = "the old rules stay: {reason}"
+    template = "the old rules stay in effect: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -801,7 +801,7 @@ class PluginDisabled(Event):
     @property
     def text(self) -> str:
         who = f"plugin {self.plugin!r} is" if self.plugin else "all plugins are"
-        return f"{who} disabled: {self.reason}; traffic goes on without; save the file to try again"
+        return f"{who} disabled: {self.reason}; traffic continues without it; save the file to try again"
 
 
 @dataclass(frozen=True, slots=True)

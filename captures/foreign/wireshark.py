@@ -128,7 +128,7 @@ def _capture_class() -> Any:
             # pyshark would kill a tshark that has written everything but not ended, and miss its failure.
             self._running_processes.discard(process)
             if code := await process.wait():
-                raise WiresharkError(f"it ended with status {code}")
+                raise WiresharkError(f"it exited with status {code}")
 
     return Capture
 

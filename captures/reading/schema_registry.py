@@ -175,7 +175,7 @@ class Registry:
             if status not in (301, 302, 303, 307, 308):
                 return status, body
             target = self._redirected(location)
-        raise SchemaError(f"{self.place} redirects without end")
+        raise SchemaError(f"{self.place} redirects endlessly")
 
     def _exchange(self, connection: HTTPConnection, target: str) -> tuple[int, bytes, str]:
         """(status, body, location). The socket's own timeout is for each read, so a server that sends drop by drop
@@ -213,7 +213,7 @@ class Registry:
             raise SchemaError(f"{self.place} redirects to nowhere") from None
         here = ("https" if self._secure else "http", self._host, self._port)
         if parts.netloc and (parts.scheme, parts.hostname, port) != here:
-            raise SchemaError(f"{self.place} redirects to another host, which is not followed; give that one's URL")
+            raise SchemaError(f"{self.place} redirects to another host, which is not followed; give that host's URL")
         if not parts.path.startswith("/"):
             raise SchemaError(f"{self.place} redirects to nowhere")
         return parts.path + (f"?{parts.query}" if parts.query else "")

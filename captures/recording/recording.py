@@ -191,7 +191,7 @@ class Recording:
                     return None
                 self._start()
                 missing, self._lost_at_pause = self.unrecorded - self._lost_at_pause, self.unrecorded
-                self.notify("resumed", f"recording goes on in {self.path}; {missing} frames were not recorded")
+                self.notify("resumed", f"recording continues in {self.path}; {missing} frames were not recorded")
             elif self._segment.size >= self._most or self._clock() - self._begun >= self._limits[1]:
                 self._rotate()
         except OSError as error:
@@ -212,8 +212,8 @@ class Recording:
             carried.exchange.marks.request_offset = -1
         self.notify(
             "paused",
-            f"cannot write to {self.directory}: {error.strerror or error}. Traffic goes on unrecorded; "
-            "free some space (or fix the directory), recording then resumes by itself",
+            f"cannot write to {self.directory}: {error.strerror or error}. Traffic continues unrecorded; "
+            "free some space (or fix the directory), recording then resumes automatically",
         )
 
     def notify(self, kind: str, text: str) -> None:

@@ -324,7 +324,7 @@ def lock_output(folder: Folder) -> Iterator[None]:
             yield
             folder.finish()
     except OSError as error:
-        raise PipelineError(f"cannot write to {output}: {error.strerror or error}; the next run goes on") from error
+        raise PipelineError(f"cannot write to {output}: {error.strerror or error}; the next run continues from there") from error
 
 
 def _count(number: int, what: str) -> str:

@@ -206,7 +206,7 @@ class Folder:
         held = self.held()
         if held and set(held) != set(self.names) and self.done():
             raise FolderError(
-                f"{self.path} has the tables {', '.join(held)}, and other ones are asked for: give --tables "
+                f"{self.path} has the tables {', '.join(held)}, but others were requested: give --tables "
                 f"{','.join(held)}, or another --output"
             )
         for name in self.names:
@@ -250,7 +250,7 @@ class Folder:
         """FolderError when this is no folder of tables, or when they are of another version."""
         if not self.held():
             raise FolderError(
-                f"{self.path}: no tables are in it; make them with: barnabas pipeline run CAPTURES -o {self.path}"
+                f"{self.path}: it contains no tables; make them with: barnabas pipeline run CAPTURES -o {self.path}"
             )
         for name in self.held():
             self._check(name, self.path / name / _EMPTY)

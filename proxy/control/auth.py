@@ -51,7 +51,7 @@ class AccessGuard:
             raise AccessRefused(403, "requests from web pages are refused")
         if not self._token:
             if sock is None or _user(sock) != os.getuid():
-                raise AccessRefused(403, "this socket is for its owner")
+                raise AccessRefused(403, "this socket accepts only its owner")
             return
         if not with_token:
             return

@@ -139,7 +139,7 @@ class HeldFrameCopies:
     def get(self, number: int) -> HeldFrameCopy:
         found = self._all.get(number)
         if found is None:
-            raise CommandFailed(Failure.MISSING, f"held {number} does not wait any more")
+            raise CommandFailed(Failure.MISSING, f"held {number} is no longer waiting")
         return found
 
 

@@ -76,7 +76,7 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
         if response["error_code"]:
             offered = ", ".join(response["mechanisms"]) or "none"
             raise LoginRefused(
-                f"the broker does not do {config.mechanism} ({facts.error_name(response['error_code'])}): "
+                f"the broker does not support {config.mechanism} ({facts.error_name(response['error_code'])}): "
                 f"it offers {offered}: choose one of them with --sasl-mechanism"
             )
         tokens = _tokens(config, {} if salted is None else salted)

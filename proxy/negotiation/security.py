@@ -153,7 +153,7 @@ def _check_sasl(sasl: SaslConfig) -> None:
                 "for an unsecured one"
             )
         if re.search(r"[^\x21-\x7e]", sasl.secret):
-            raise SecurityError("the OAUTHBEARER token holds characters that no token has: give the file with the token alone")
+            raise SecurityError("the OAUTHBEARER token contains characters that a token cannot have: give the file with the token alone")
         return
     if not sasl.username:
         raise SecurityError(f"{sasl.mechanism} needs --sasl-username NAME")
@@ -163,7 +163,7 @@ def _check_sasl(sasl: SaslConfig) -> None:
             "or set BARNABAS_SASL_PASSWORD"
         )
     if "\0" in sasl.username + sasl.secret:
-        raise SecurityError("a NUL can be neither in --sasl-username nor in the password")
+        raise SecurityError("--sasl-username and the password must not contain NUL")
 
 
 # --- contexts ----------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path, options: str) -
         context.load_cert_chain(certificate, key, password=_no_password)
     except FileNotFoundError:
         missing = certificate if not certificate.exists() else key
-        raise SecurityError(f"{missing} is not there: correct {options}") from None
+        raise SecurityError(f"{missing} does not exist: correct {options}") from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise SecurityError(f"{key} is not the key of {certificate}: correct {options}") from None

@@ -63,7 +63,7 @@ class RecordingConfig:
 
     def __post_init__(self) -> None:
         if self.rotate_bytes < 0 or self.rotate_seconds < 0:
-            raise ValueError("a segment's size and time are above 0")
+            raise ValueError("a segment's size and time must be above 0")
         if self.rotate_bytes and self.rotate_bytes < LEAST_SEGMENT:
             raise ValueError(f"a segment of less than {LEAST_SEGMENT >> 10} KiB is too small: give more")
         if self.rotate_seconds and self.rotate_seconds < 1:
@@ -119,7 +119,7 @@ class FlightConfig:
         if self.bytes < 4 * LEAST_SEGMENT:
             raise ValueError(f"a flight recorder keeps {4 * LEAST_SEGMENT >> 10} KiB or more")
         if not 0 <= self.after <= 3600:
-            raise ValueError("a flight recording goes on for 0 s to an hour")
+            raise ValueError("a flight recording continues for 0 s to an hour")
         if self.every < 0 or self.most < 1:
             raise ValueError("how often, and how many flight recordings are written, is above 0")
         if self.filters:

@@ -155,7 +155,7 @@ class Commands:
 
 
 def _not_held(held: int) -> Refused:
-    return Refused(Failure.MISSING, f"held {held} does not wait any more")
+    return Refused(Failure.MISSING, f"held {held} is no longer waiting")
 
 
 class SupervisorCommands:

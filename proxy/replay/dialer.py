@@ -67,7 +67,7 @@ class Dialer:
         except OSError as error:
             sock.close()
             raise DialFailed(
-                f"{host}:{port} ended the connection before anything was asked ({error.strerror or error}); "
+                f"{host}:{port} closed the connection before the first request ({error.strerror or error}); "
                 "does its listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
             ) from None
         return sock

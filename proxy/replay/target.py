@@ -61,7 +61,7 @@ class TargetCluster:
         offered = self.offers.get(key)
         version = 0 if offered is None else min(offered[1], known.every()[-1], most or 1 << 15)
         if offered is not None and version < offered[0]:
-            raise TargetFailed(f"{api} at version {version} is not offered by the target any more")
+            raise TargetFailed(f"{api} at version {version} is no longer offered by the target")
         self._correlation += 1
         try:
             frame = decoder.encode_request(key, version, fields, correlation_id=self._correlation, client_id=CLIENT_ID)

@@ -120,7 +120,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[ClusterConfig]:
             raise ConfigError(f'{path}:{line}:1: this cluster has no name: add name = "..."')
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(
-                f"{path}:{places.of(index, 'name')}: a name is made of letters, digits, '.', '_' and '-', and begins "
+                f"{path}:{places.of(index, 'name')}: a name consists of letters, digits, '.', '_' and '-', and begins "
                 f"with none of '.' and '-': {name!r} is not"
             )
         if name in lines:
@@ -143,7 +143,7 @@ def _checked(
         key = written.replace("_", "-")
         where = f"{path}:{places.of(table, written)}"
         if key == "name" and table < 0:
-            raise ConfigError(f"{where}: a name belongs to a cluster: put it behind [[{CLUSTER}]]")
+            raise ConfigError(f"{where}: a name belongs to a cluster: put it after [[{CLUSTER}]]")
         kind = keys.get(key)
         if kind is None:
             near = difflib.get_close_matches(key, ["name", CLUSTER, *keys], 1, 0.5)

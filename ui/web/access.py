@@ -37,7 +37,7 @@ class Access:
         host = headers.get("Host", "")
         # The port may be another: somebody may come through a tunnel.
         if self._loopback and not is_loopback(urlsplit(f"//{host}").hostname or ""):
-            raise AccessRefused(403, "this name is not one of this server: use 127.0.0.1 or localhost")
+            raise AccessRefused(403, "this host name does not belong to this server: use 127.0.0.1 or localhost")
         if TOKEN in query:
             if not _same(query[TOKEN], self.token):
                 raise AccessRefused(403, "the token is wrong: open the address that barnabas has printed")
@@ -47,7 +47,7 @@ class Access:
     def check_socket(self, headers: Mapping[str, str]) -> None:
         """`AccessRefused` if a websocket does not come from a page of this server; `check` counts besides."""
         if urlsplit(headers.get("Origin", "")).netloc != headers.get("Host"):
-            raise AccessRefused(403, "websockets are for pages of this server")
+            raise AccessRefused(403, "websockets are accepted only from pages of this server")
 
 
 def _same(given: str, wanted: str) -> bool:

@@ -160,29 +160,29 @@ class BrokersDown:
 
 @dataclass(frozen=True, slots=True)
 class RecordingAsked:
-    directory: Annotated[str, Text("An absolute path; made if it is not there.", check=_absolute)]
-    rotate_bytes: Annotated[int | None, Number(SIZE, "Size of a segment; as the proxy was started, if not said.", True)] = None
+    directory: Annotated[str, Text("An absolute path; created if it does not exist.", check=_absolute)]
+    rotate_bytes: Annotated[int | None, Number(SIZE, "Size of a segment (default: as set when the proxy started).", True)] = None
     rotate_seconds: Annotated[float | None, Number(SECONDS)] = None
-    keep_bytes: Annotated[int | None, Number(SIZE, "The oldest segments are removed when all are larger.", True)] = None
+    keep_bytes: Annotated[int | None, Number(SIZE, "The oldest segments are removed when the total is larger.", True)] = None
     keep_seconds: Annotated[float | None, Number(SECONDS, "Segments are removed when they are older.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class FlightAsked:
-    label: Annotated[str, Text("What its name begins with.", LONGEST_TEXT)] = ""
-    reason: Annotated[str, Text("Kept with it.", LONGEST_TEXT)] = ""
+    label: Annotated[str, Text("Prefix of the flight recording's name.", LONGEST_TEXT)] = ""
+    reason: Annotated[str, Text("Stored in the flight recording.", LONGEST_TEXT)] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InterceptAsked:
-    filter: Annotated[str, Text("The filter language; for requests one that needs no response.", check=_filter_text)]
-    zone: Annotated[str, Text("The zone of its times without an offset, such as Europe/Berlin (default: UTC).", LONGEST_TEXT, check=zone)] = "UTC"
+    filter: Annotated[str, Text("A filter in the filter language; for requests, one that needs no response.", check=_filter_text)]
+    zone: Annotated[str, Text("The time zone of times without an offset in the filter, such as Europe/Berlin (default: UTC).", LONGEST_TEXT, check=zone)] = "UTC"
     request: Annotated[bool | None, Flag("Hold requests before they are forwarded.")] = None
     response: Annotated[bool | None, Flag("Hold responses before they are delivered.")] = None
-    timeout: Annotated[float, Number(HOLD_TIMEOUT, "Seconds after which a frame goes on as it came.")] = HOLD_SECONDS
-    most: Annotated[int, Number(MOST_HELD, "Most frames at one time; others pass.", True)] = HELD_AT_ONCE
-    times: Annotated[int | None, Number(TIMES, "Hold so many in all (default: no end).", True)] = None
-    lease: Annotated[float | None, Number(LEASE, "Seconds after which it ends unless it is renewed (default: no end).")] = None
+    timeout: Annotated[float, Number(HOLD_TIMEOUT, "Seconds after which a frame is forwarded unchanged.")] = HOLD_SECONDS
+    most: Annotated[int, Number(MOST_HELD, "Maximum number of frames held at one time; others pass.", True)] = HELD_AT_ONCE
+    times: Annotated[int | None, Number(TIMES, "Hold at most this many in total (default: no limit).", True)] = None
+    lease: Annotated[float | None, Number(LEASE, "Seconds after which the intercept ends unless it is renewed (default: no limit).")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +193,9 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    error: Annotated[str | None, Text("A Kafka error code's name.")] = None
+    error: Annotated[str | None, Text("The name of a Kafka error code.")] = None
     close: Annotated[str | None, Text(choice=("fin", "rst"))] = None
-    silent: Annotated[bool | None, Flag("It goes nowhere, and nothing comes instead.", only_true=True)] = None
+    silent: Annotated[bool | None, Flag("Discard the frame without an answer.", only_true=True)] = None
 
 
 @dataclass(frozen=True, slots=True)

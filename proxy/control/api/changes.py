@@ -226,7 +226,7 @@ async def held_drop(api: Api, request: web.Request) -> web.Response:
     given = await read(request, Drop)
     if [given.error, given.close, given.silent].count(None) != 2:
         raise CommandFailed(
-            Failure.INVALID, 'say what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
+            Failure.INVALID, 'give what happens instead: {"error": NAME}, {"close": "fin"} or "rst", or {"silent": true}'
         )
     if given.silent:
         await api.relays.ask(messages.Decide(frame.number, messages.HeldAction.DROP))

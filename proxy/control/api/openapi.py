@@ -42,14 +42,14 @@ class RequestBody:
 ERRORS = {
     400: "The body cannot be read.",
     401: "The token is missing or wrong.",
-    403: "The request comes by way of a web page, or names another host.",
-    404: "There is none of this name or number (any more).",
-    405: "Not with this method.",
-    409: "There is one already.",
+    403: "The request comes from a web page, or names another host.",
+    404: "Nothing has this name or number (any longer).",
+    405: "The method is not allowed.",
+    409: "It already exists.",
     413: "The body is too large.",
-    422: "Something in the request makes no sense; `message` says what, `line` and `column` or `start` and `end` where.",
-    500: "A fault of this program.",
-    503: "The process that would have to answer does not run, or too much is being asked.",
+    422: "The request is invalid; `message` gives the reason, `line` and `column` or `start` and `end` the position.",
+    500: "An internal error.",
+    503: "The process that has to answer is not running, or has too many requests.",
 }
 
 
@@ -78,7 +78,7 @@ def document(routes: Iterable[Route], version: str) -> Schema:
         "info": {
             "title": "Barnabas control API",
             "version": version,
-            "description": "See and steer a running proxy. Loopback and Unix sockets only.",
+            "description": "Inspect and control a running proxy. Loopback and Unix sockets only.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

@@ -72,7 +72,7 @@ _HOW = {"enum": ["fin", "rst"]}
 SCHEMAS: dict[str, Schema] = {body.__name__: bodies.schema(body) for body in BODIES} | {
     "Plugin": _of(
         messages.PluginState,
-        source=TEXT | {"description": "As it was given with --plugin."},
+        source=TEXT | {"description": "As given with --plugin."},
         state={"enum": ["running", "starting", "disabled", "gone"]},
         calls=WHOLE | {"description": "How often its hooks were called for a message or an event."},
     ),
@@ -84,14 +84,14 @@ SCHEMAS: dict[str, Schema] = {body.__name__: bodies.schema(body) for body in BOD
     "RuleHitLine": _object(
         _properties(messages.Hit)
         | {
-            "note": TEXT | {"description": "As it stands in the exchange's `notes` and in recordings."},
-            "exchange": _or_null("integer") | {"description": "Of GET /v1/exchanges/{id}; null: not finished, or gone."},
+            "note": TEXT | {"description": "As in the exchange's `notes` and in recordings."},
+            "exchange": _or_null("integer") | {"description": "Id for GET /v1/exchanges/{id}; null: not finished, or no longer kept."},
         }
     ),
     "Removed": _of(messages.Removed, removed={"type": ["string", "integer"]}),
     "Recording": _of(messages.RecordingState, flight={"anyOf": [ref("Flight"), {"type": "null"}]}),
     "Flight": _of(messages.FlightState),
-    "FlightBegun": _of(messages.FlightBegun, flight=_or_null("string") | {"description": "The directory that it will be; null: none."}),
+    "FlightBegun": _of(messages.FlightBegun, flight=_or_null("string") | {"description": "The directory to be written; null: none."}),
     "Intercept": _of(messages.InterceptState),
     "Any": OBJECT,
     "Error": _object({"error": TEXT, "message": TEXT}, dict.fromkeys(("line", "column", "start", "end"), WHOLE)),
@@ -128,7 +128,7 @@ SCHEMAS: dict[str, Schema] = {body.__name__: bodies.schema(body) for body in BOD
     "RuleHits": _object(
         {
             "name": TEXT,
-            "total": WHOLE | {"description": "How often the rule has fired in all; the newest 1,000 hits are kept."},
+            "total": WHOLE | {"description": "How often the rule has fired in total; the newest 1,000 hits are kept."},
             "hits": _list("RuleHitLine"),
         }
     ),
@@ -139,9 +139,9 @@ SCHEMAS: dict[str, Schema] = {body.__name__: bodies.schema(body) for body in BOD
         _HELD,
         {
             "body": _or_null("object"),
-            "frame": TEXT | {"description": "Of /v1/held/{id}: its bytes without the size, in hexadecimal; secrets are masked."},
+            "frame": TEXT | {"description": "Only with /v1/held/{id}: its bytes without the size, in hexadecimal; secrets are masked."},
             "hidden": _list(_list(WHOLE))
-            | {"description": "Start and end of what records say in `frame`, and is covered there by `2a`."},
+            | {"description": "Start and end of record contents in `frame`, which are masked there with `2a`."},
         },
     ),
     "HeldList": _object({"held": _list("Held")}),

@@ -140,7 +140,7 @@ def check(config: PluginsConfig) -> list[PluginDescription]:
                 if event.kind is messages.ForkServerEventKind.ENDED:
                     raise PluginError(f"{_names(config)}: the process ended while it was loaded: {event.text}")
         raise PluginError(
-            f"{_names(config)}: not loaded within {LOAD_SECONDS:g} s: what is outside of its methods takes too long"
+            f"{_names(config)}: not loaded within {LOAD_SECONDS:g} s: its code outside of methods takes too long"
         )
     except OSError as error:
         raise PluginError(f"plugins cannot be loaded: {error.strerror or error}") from None

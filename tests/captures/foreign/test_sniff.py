@@ -169,7 +169,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     growing.close()
     assert [text.split("; ")[0].split(": ")[0] for text in reported] == [
         f"cannot write to {tmp_path / 'own'}",
-        f"recording goes on in {max((tmp_path / 'own').glob('*.pcapng'))}",
+        f"recording continues in {max((tmp_path / 'own').glob('*.pcapng'))}",
     ]
     assert importer.counts["exchanges"] == 90
     with open_capture(tmp_path / "own") as capture:

@@ -126,7 +126,7 @@ def test_wrong_options_are_explained(tmp_path: Path) -> None:
         (["--control", "0.0.0.0:0"], "this machine only"),
         (["--control", "here"], "not HOST:PORT"),
         (["--control", "unix:"], "needs a path"),
-        (["--control", "off", "--control-values"], "goes with a control API"),
+        (["--control", "off", "--control-values"], "needs a control API"),
     ):
         done = call(
             "proxy", "--broker", "127.0.0.1:9", "--listen", "127.0.0.1:0", *words, XDG_RUNTIME_DIR=str(tmp_path)

@@ -197,7 +197,7 @@ def test_held_frames_are_released_when_the_control_server_dies(start_api: StartC
     assert wire.read_frame(first) == wire.response(1, bytes(2))
     assert wire.read_frame(second) == wire.response(1, bytes(2))
     failed = next_event(api.proxy, ProcessFailed)
-    assert failed.process == "control" and "traffic goes on" in failed.text
+    assert failed.process == "control" and "traffic continues" in failed.text
     for number in range(2, 20):
         assert wire.ask(third, heartbeat(number, "held")) == wire.response(number, bytes(2))
     next_event(api.proxy, ProcessStarted, lambda event: event.process == "control")

@@ -460,7 +460,7 @@ def test_a_certificate_of_ones_own_and_its_mistakes(testbed: Testbed, pki: Pki, 
     for tls, words in (
         (TlsConfig(certificate=pki.broker.path), "--tls-key"),
         (TlsConfig(certificate=pki.broker.path, key=pki.ca.key_path), "is not the key of"),
-        (TlsConfig(certificate=missing, key=pki.broker.key_path), "is not there"),
+        (TlsConfig(certificate=missing, key=pki.broker.key_path), "does not exist"),
         (TlsConfig(certificate=pki.broker.key_path, key=pki.broker.key_path), "cannot be used"),
         (TlsConfig(ca=pki.proxy_ca, certificate=pki.broker.path, key=pki.broker.key_path), "choose one"),
         (TlsConfig(sni_suffix="kafka.example"), "--tls-ca"),

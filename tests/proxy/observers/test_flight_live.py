@@ -217,14 +217,14 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
     thread.start()
     try:
         failed = next_event(proxy, RecordingFailed)
-        assert "cannot write to" in failed.text and "goes on" in failed.text
+        assert "cannot write to" in failed.text and "continues" in failed.text
         before = traffic.number
         proxy.write_flight()
         assert "cannot write" in next_event(proxy, events.FlightFailed).text
         assert traffic.number > before
         limit_files(observer, 1 << 40)
         resumed = next_event(proxy, events.RecordingResumed)
-        assert "recording goes on" in resumed.text and "were not recorded" in resumed.text
+        assert "recording continues" in resumed.text and "were not recorded" in resumed.text
     finally:
         stop.set()
         thread.join(PATIENCE)

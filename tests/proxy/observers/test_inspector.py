@@ -110,7 +110,7 @@ def test_a_dead_inspector_is_reported_and_all_else_goes_on(testbed: Testbed, tmp
     proxy._children["inspector"].kill()
     failed = next_event(proxy, ProcessFailed)
     assert failed.process == "inspector"
-    assert "traffic goes on" in failed.text
+    assert "traffic continues" in failed.text
     ask(client, 2)
     counts = [e for e in rest(proxy) if isinstance(e, Counts)]
     assert counts[-1].exchanges == 2

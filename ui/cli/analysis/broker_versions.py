@@ -121,7 +121,7 @@ def _ask_frame(connection: socket.socket, request: bytes) -> bytes:
     except (ConnectionResetError, BrokenPipeError):
         raise _Closed from None
     if frame[:4] != request[4:8]:
-        raise DecodeError("what answers is not a Kafka broker (it does not give back the correlation id)")
+        raise DecodeError("what answers is not a Kafka broker (it does not return the correlation id)")
     return frame
 
 

@@ -82,7 +82,7 @@ def findings(
         if len(captures) > 1:
             raise Failure("--follow takes one capture")
         if part is not None:
-            raise Failure("--filter reads a capture twice, --follow never comes to its end: one of them")
+            raise Failure("--filter reads a capture twice, --follow never reaches its end: give only one of them")
         found = _follow(captures[0], wanted, least, as_json, injected)
     else:
         found = _inspect(captures, wanted, least, as_json, injected, part)
@@ -178,7 +178,7 @@ class _Inspection:
         from ....captures.transform.cut import Cut
 
         if str(self.path) == "-":
-            raise Failure("--filter reads a capture twice, and standard input cannot be: save it to a file first")
+            raise Failure("--filter reads a capture twice, and standard input can be read only once: save it to a file first")
         cut = Cut(self.path, part, tick=progress.show)
         yield from cut.events()
         self.note = cut.note or ""

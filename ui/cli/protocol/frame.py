@@ -122,7 +122,7 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
     if kind == "request" and not body:
         return previews.decode_request(data, release)
     if api is None or version is None:
-        raise Failure(f"a {kind}{' body' if body else ''} does not say what it is: give --api and --api-version")
+        raise Failure(f"a {kind}{' body' if body else ''} does not contain its API: give --api and --api-version")
     if body:
         return previews.decode_body(kind, api_key(api), version, data, release)
     return previews.decode_response(data, api_key=api_key(api), api_version=version, release=release)

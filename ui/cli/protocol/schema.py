@@ -340,7 +340,7 @@ def _with_definitions(paths: list[Path]) -> Iterator[Path]:
             continue
         found = [jar for jar in sorted(path.glob("kafka-*.jar")) if importer.definition_files(_entries(jar))]
         if not found:
-            raise Failure(f"{path} holds no kafka-*.jar with message definitions")
+            raise Failure(f"{path} contains no kafka-*.jar with message definitions")
         yield from found
 
 
@@ -360,7 +360,7 @@ def _read(jar: Path) -> dict[str, Definition]:
             entries = archive.namelist()
             files = {name: archive.read(name).decode() for name in importer.definition_files(entries)}
             if not files:
-                raise Failure(f"{jar} holds no common/message/*.json: give a kafka-clients jar of release 2.5 or newer")
+                raise Failure(f"{jar} contains no common/message/*.json: give a kafka-clients jar of release 2.5 or newer")
             return importer.read_definitions(files, importer.topic_of(entries))
     except (OSError, zipfile.BadZipFile) as error:
         raise Failure(f"{jar} cannot be read as a jar: {error}") from None

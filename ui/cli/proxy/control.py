@@ -305,7 +305,7 @@ def record(
     from ....proxy.control import Control
 
     if (directory is not None) + rotate + stop > 1:
-        raise Failure("one at a time: a directory to begin with, --rotate, or --stop")
+        raise Failure("give only one of these: a directory to record into, --rotate, or --stop")
     kept = {name: value for name, value in asdict(recording.config()).items() if value}
     if kept and directory is None:
         raise Failure("--rotate-size, --rotate-time, --keep-size and --keep-time need a directory to record to")

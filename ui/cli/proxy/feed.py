@@ -51,7 +51,7 @@ def feed(
 
     wanted = None if filter_ is None else compiled(filter_)
     if wanted is not None and not wanted.index_only:
-        raise Failure("--filter asks for messages, and a feed has summaries only; see: barnabas filter check")
+        raise Failure("--filter needs messages, but a feed contains only summaries; see: barnabas filter check")
     where, token = joined_token(address, token_file)
     lines = json_lines if as_json else plain_lines
     try:

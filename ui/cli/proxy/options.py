@@ -194,7 +194,7 @@ class ControlOptions:
         where = self.control or ("127.0.0.1:0" if sys.stdout.isatty() else "off")
         if where == "off":
             if self.control_values:
-                raise Failure("--control-values goes with a control API: add --control 127.0.0.1:8090")
+                raise Failure("--control-values needs a control API: add --control 127.0.0.1:8090")
             return None
         if where.startswith("unix:"):
             path = where.removeprefix("unix:")
@@ -226,14 +226,14 @@ class TransparentOptions:
 
         if self.transparent is None:
             if self.keep_source:
-                raise Failure("--keep-source belongs to --transparent tproxy")
+                raise Failure("--keep-source needs --transparent tproxy")
             if not broker:
                 raise Failure("which cluster? Give one of its brokers with --broker HOST:PORT")
             return None
         if broker:
             raise Failure("--transparent uses each client's own destination: leave --broker out")
         if sni_suffix:
-            raise Failure("--transparent leaves the brokers their own names, --sni-suffix gives them others: leave one out")
+            raise Failure("--transparent keeps the brokers' own names, and --sni-suffix changes them: leave one out")
         with value_of("--transparent"):
             return TransparentConfig(self.transparent, self.keep_source)
 
@@ -297,7 +297,7 @@ class LimitOptions:
         from ....proxy.supervisor.worker_shared_state import MOST_WORKERS
 
         if not 1 <= self.workers <= MOST_WORKERS:
-            raise Failure(f"--workers goes from 1 to {MOST_WORKERS}, not {self.workers}")
+            raise Failure(f"--workers must be from 1 to {MOST_WORKERS}, not {self.workers}")
         return self.workers
 
 
@@ -383,7 +383,7 @@ class FlightOptions:
         if self.flight is None:
             for field in fields(self):
                 if getattr(self, field.name):
-                    raise Failure(f"--{field.name.replace('_', '-')} goes with a flight recorder: add --flight DIR")
+                    raise Failure(f"--{field.name.replace('_', '-')} needs a flight recorder: add --flight DIR")
             return None
         seconds, size = amounts.window(self.flight_keep or "5m", "--flight-keep")
         default, after = FlightConfig(self.flight), self.flight_after.strip()
@@ -432,11 +432,11 @@ class PluginOptions:
         faults = self.plugin_faults
         if not self.plugin:
             if self.plugin_budget or faults is not None or self.plugin_memory:
-                raise Failure("--plugin-budget, --plugin-faults and --plugin-memory belong to --plugin")
+                raise Failure("--plugin-budget, --plugin-faults and --plugin-memory need --plugin")
             return None
         default = PluginsConfig(tuple(parse(each) for each in self.plugin))
         if faults is not None and faults < 1:
-            raise Failure(f"--plugin-faults goes from 1 on, not {faults}")
+            raise Failure(f"--plugin-faults must be at least 1, not {faults}")
         return PluginsConfig(
             default.sources,
             amounts.seconds(self.plugin_budget, "--plugin-budget") if self.plugin_budget else default.budget,

@@ -283,7 +283,7 @@ def _reload(cluster: RunningCluster) -> None:
     try:
         cluster.proxy.replace_rules(rules_of_file(cluster.rules))
     except BarnabasError as failure:
-        print(f"{_now()} ! {cluster.prefix}the old rules stay: {failure}", file=sys.stderr, flush=True)
+        print(f"{_now()} ! {cluster.prefix}the old rules stay in effect: {failure}", file=sys.stderr, flush=True)
 
 
 def _report(cluster: RunningCluster, event: events.Event, as_json: bool, quiet: bool) -> None:

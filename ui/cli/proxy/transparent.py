@@ -72,7 +72,7 @@ def up(
         if not dry_run and netfilter.is_up():
             raise Failure("the rules are already set: `barnabas transparent down` removes them")
         if not (dry_run or yes or sys.stdin.isatty()):
-            raise Failure("this changes the firewall, and there is no terminal to ask on: add --yes, or --dry-run to see the rules")
+            raise Failure("this changes the firewall, and there is no terminal to confirm it on: add --yes, or --dry-run to see the rules")
         typer.echo(wanted.rules(), nl=False)
         for command in wanted.routes():
             typer.echo("ip " + " ".join(command))

@@ -124,7 +124,7 @@ def _columns(
     more: tuple[str, ...] = ()
     if bodies:
         if table != "exchanges":
-            raise Failure(f"--bodies goes with the table exchanges, not with {table}")
+            raise Failure(f"--bodies needs the table exchanges, not {table}")
         more = ("request", "response", "embedded")
     if show_values and table == "records" and names is None:
         more = ("key", "value", "headers")

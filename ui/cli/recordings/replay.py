@@ -207,7 +207,7 @@ def pace_of(text: str) -> Pace:
         return Pace(0.0)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(x|/s)", text)
     if not match or float(match[1]) <= 0:
-        raise Failure(f"--speed {text!r} is none of 1x (or another factor), max, and N/s (requests a second)")
+        raise Failure(f"--speed {text!r} is not 1x (or another factor), max, or N/s (requests per second)")
     return Pace(float(match[1])) if match[2] == "x" else Pace(0.0, float(match[1]))
 
 

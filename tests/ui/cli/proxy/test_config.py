@@ -100,7 +100,7 @@ def test_keys_are_the_options_of_the_command() -> None:
         (ONE + 'broker = "x:1"\n', ["b.toml:4"]),  # twice: TOML itself
         (ONE + "listen = \n", ["b.toml:4:10"]),
         ("[cluster]\nname = 'x'\n", ["b.toml:1:2", "[[cluster]]"]),
-        ('name = "x"\n' + ONE, ["b.toml:1:1", "behind [[cluster]]"]),
+        ('name = "x"\n' + ONE, ["b.toml:1:1", "after [[cluster]]"]),
         ("", ["no cluster is named", "[[cluster]]"]),
         ('[[cluster]]\nbroker = "h:1"\n', ["b.toml:1:1", "no name"]),
         ('[[cluster]]\nname = "a b"\n', ["b.toml:2:1", "letters"]),
@@ -280,7 +280,7 @@ def test_sighup_reads_the_rules_again_without_touching_a_connection(tmp_path: Pa
         assert ask() == [6]
         rules.write_text("rules: []\n")
         command.process.send_signal(signal.SIGHUP)
-        command.line("rules replaced: none stand")
+        command.line("rules replaced: none")
         assert ask() == []
         client.close()
     finally:

@@ -269,7 +269,7 @@ async def test_nothing_is_done_when_it_may_not_be(pilot: Pilot[None], proxy: Pro
 
 @held_view(1)
 async def test_a_refusal_is_shown_and_the_frame_keeps_waiting(pilot: Pilot[None], proxy: Proxy) -> None:
-    proxy.refusal = ControlError(404, "held 1 does not wait any more")
+    proxy.refusal = ControlError(404, "held 1 is no longer waiting")
 
     await until(pilot, "stock-1")
     await pilot.press("a")
