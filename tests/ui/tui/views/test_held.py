@@ -224,7 +224,7 @@ async def test_the_editor_gives_back_what_it_refuses(
     script = tmp_path / "editor"
     script.write_text(
         f'#!/bin/sh\ncat "$1" >> {seen}; echo ==== >> {seen}\n'
-        f'if grep -q "does not fit\\|no whole number" "$1"; then new=9; else new=nine; fi\n'
+        f'if grep -q "does not fit\\|not a whole number" "$1"; then new=9; else new=nine; fi\n'
         'sed -i "s/^generation_id: .*/generation_id: $new/" "$1"\n'
     )
     script.chmod(0o700)
@@ -236,7 +236,7 @@ async def test_the_editor_gives_back_what_it_refuses(
     await until(pilot, "generation_id: 9  * changed")
     rounds = seen.read_text().split("====\n")
     assert "generation_id: 5" in rounds[0] and "Heartbeat v3" in rounds[0]
-    assert rounds[1].startswith("# ! generation_id: 'nine' is no whole number") and "generation_id: nine" in rounds[1]
+    assert rounds[1].startswith("# ! generation_id: 'nine' is not a whole number") and "generation_id: nine" in rounds[1]
     await asked(pilot, proxy, ("extend", 1, 930))  # there is time to write
     await pilot.press("a")
     await asked(pilot, proxy, ("resume", 1, {"generation_id": 9}))
