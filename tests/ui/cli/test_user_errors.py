@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from barnabas.captures.foreign import wireshark
 from barnabas.errors import BarnabasError
 from harness import commands
 from harness.run.slices import slow
@@ -150,6 +151,7 @@ def test_a_missing_library_is_named_with_its_extra(
     monkeypatch.chdir(recording.parent)
     Path("good.avsc").write_text('"string"')
     Path("good.desc").write_bytes(b"\n\x05\n\x03a.p")
+    wireshark._capture_class.cache_clear()  # made of pyshark, perhaps by a test before
     for name in [missing, *(name for name in sys.modules if name.startswith(f"{missing}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     refused = commands.here(*arguments).exception
