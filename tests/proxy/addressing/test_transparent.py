@@ -252,7 +252,7 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
     try:
         assert process.stdout is not None
         assert line(process, "where it listens").startswith("Listening")
-        barnabas(space, "up", "--family", "ip")
+        barnabas(space, "up", "--yes", "--port", "9092", "--family", "ip")
         with connect(space, ("127.0.0.1", 9092)) as client:
             client.sendall(wire.request(18, 0, 1))
             try:
@@ -263,7 +263,7 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
             pass
         assert "came back to it" in refused and "--exclude-uid" in refused
         barnabas(space, "down")
-        barnabas(space, "up", "--family", "ip", "--exclude-uid", "nobody")
+        barnabas(space, "up", "--yes", "--port", "9092", "--family", "ip", "--exclude-uid", "nobody")
         lab.exchange(space, ("127.0.0.1", 9092))
     finally:
         process.terminate()
