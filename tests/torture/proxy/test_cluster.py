@@ -61,11 +61,8 @@ def test_faults_of_the_network_and_the_brokers(faulty: FaultyCluster, idempotent
 
 OF_RESTARTS = (
     "Disconnected", "Connect to ", "Connection setup timed out", "timed out", "load in progress", "not found in cache",
-    "handle destroyed without termination",
 )  # fmt: skip
-"""What librdkafka logs of a broker that restarts. "not found in cache": a response names a leader that Metadata does
-not list yet. "handle destroyed": Metadata lists only brokers that are up, and librdkafka purges the others together with what waits for
-them (its pull request 4557)."""
+"""What librdkafka logs of a broker that restarts. The last: a response names a leader that Metadata does not list yet."""
 
 
 @pytest.mark.slow
