@@ -1,7 +1,7 @@
 """Commands to the relay: from the control server by a channel of its own, and from the supervisor over the control socket, by which
 workers hand each other listeners, too.
 
-Those of the control server are described in `settings.control_messages`. Nothing here waits. When the control server goes, whatever waits
+Those of the control server are described in `settings.control_messages`. Nothing here waits. When the control server ends, everything that waits
 for its decisions goes on.
 """
 

@@ -227,7 +227,7 @@ class AwaitHits(Command[HitCount]):
 
 @dataclass(frozen=True, slots=True)
 class ForgetWait(Command[Done]):
-    """Nobody waits for the answer to an `AwaitHits` any more; wait: its id. Not answered."""
+    """The client that sent an `AwaitHits` has gone; wait: its id. Not answered."""
 
     wait: int
 
