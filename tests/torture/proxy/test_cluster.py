@@ -64,19 +64,30 @@ OF_RESTARTS = (
 )  # fmt: skip
 """What librdkafka logs of a broker that restarts. The last: a response names a leader that Metadata does not list yet."""
 
+BOOTSTRAP_PURGED = "bootstrap: Local: Broker handle destroyed without termination: retrying"
+"""What librdkafka may log at its start, on a busy machine, with and without a proxy: it asks for a producer id after 500 ms
+and drops the handle of a bootstrap address that is no broker's own when Metadata comes, also if that was asked."""
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
 def test_all_brokers_restart_one_after_the_other(faulty: FaultyCluster, how: str) -> None:
-    """As in an upgrade. Clients beside the proxy do the same at the same time: the outcome is that of theirs."""
+    """As in an upgrade. Clients beside the proxy do the same at the same time: the outcome is that of theirs.
+    None bootstraps at an address that Metadata names."""
     topics = {name: f"roll-{name}-{how}" for name in ("direct", "through")}
     for topic in topics.values():
         make_topic(faulty.cluster.bootstrap, topic, 3, NODES)
     with Proxy(ProxyConfig(upstream=faulty.cluster.addresses[0], probe=False)) as proxy:
         warm(proxy)
-        bootstraps = {"direct": show(faulty.cluster.addresses[0]), "through": show(proxy.address)}
-        running = {name: start(bootstrap, topics[name], log_level=6) for name, bootstrap in bootstraps.items()}
+        bootstraps = {"direct": f"localhost:{faulty.cluster.addresses[0][1]}", "through": show(proxy.address)}
+        settings = {"log_level": 6, "broker.address.family": "v4"}
+        running = {name: start(bootstrap, topics[name], **settings) for name, bootstrap in bootstraps.items()}
+        for production, _ in running.values():
+            production.goes_on()
+            kinds = production.complaints.kinds
+            for kind in [kind for kind in kinds if BOOTSTRAP_PURGED in kind]:
+                del kinds[kind]
         for node in faulty.cluster.nodes:
             for production, _ in running.values():
                 production.goes_on(200)
