@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...decoder import Exchange
+from ...decoder.filter import Filter
 from ...decoder.schema import facts
+from ..reading.capture import Capture
+from ..reading.selection import select
 from ..replay.comparison import SHARE_GROUPS
 from ..replay.policy import administrative
 from ..replay.roles import Role
@@ -37,8 +40,20 @@ _SHOWN = 100
 
 
 def compare(a: Iterable[Exchange], b: Iterable[Exchange], name_a: str = "A", name_b: str = "B") -> DiffReport:
-    """The differences between two recordings, the worst first."""
-    return _Comparison(prepare(name_a, a), prepare(name_b, b)).run()
+    """The differences between two recordings, the worst first. Exchanges are numbered as they come, from 1."""
+    return _Comparison(prepare(name_a, enumerate(a, 1)), prepare(name_b, enumerate(b, 1))).run()
+
+
+def compare_captures(a: Capture, b: Capture, wanted: Filter | None = None) -> DiffReport:
+    """As `compare`, of the exchanges that `wanted` selects (None: all), numbered as ``barnabas ui`` and ``decode`` do."""
+    return _Comparison(prepare(str(a.path), _numbered(a, wanted)), prepare(str(b.path), _numbered(b, wanted))).run()
+
+
+def _numbered(capture: Capture, wanted: Filter | None) -> Iterator[tuple[int, Exchange]]:
+    chosen = None if wanted is None else set(select(capture, wanted))
+    for number, exchange in capture.numbered_exchanges():
+        if chosen is None or number in chosen:
+            yield number + 1, exchange
 
 
 class _Comparison:

@@ -43,7 +43,7 @@ class DifferenceKind(StrEnum):
 @dataclass(slots=True)
 class Difference:
     """One difference, however often it is there. `a` and `b` are the two values in words, "" where one side has
-    nothing. `in_a`, `in_b`: numbers of exchanges that show it, in the order of the recording, from 0."""
+    nothing. `in_a`, `in_b`: numbers of exchanges that show it, from 1."""
 
     level: Level
     kind: DifferenceKind

@@ -64,13 +64,13 @@ def may_repeat(api: str) -> bool:
     return only_reads(facts.api_key(api)) or api in _HEARTBEATS or api in _BULK
 
 
-def prepare(name: str, exchanges: Iterable[Exchange]) -> PreparedSide:
-    """Read a recording."""
+def prepare(name: str, exchanges: Iterable[tuple[int, Exchange]]) -> PreparedSide:
+    """Read a recording's exchanges, each with its number."""
     out = PreparedSide(Side(name))
     latencies: dict[str, list[int]] = defaultdict(list)
     connections, clients = set(), set()
     side = out.side
-    for number, exchange in enumerate(exchanges):
+    for number, exchange in exchanges:
         side.exchanges += 1
         connections.add(exchange.connection)
         if exchange.request_view is None:

@@ -74,7 +74,7 @@ def test_one_changed_field_is_found(transactions):
     assert above_noise(report) == [(DifferenceKind.FIELD, "CreateTopics", "request topics[*].num_partitions", "1", "7")]
     (found,) = report.above(Level.LOW)
     assert found.count == 2 and found.level is Level.MEDIUM
-    assert transactions[found.in_a[0]].api == "CreateTopics"
+    assert transactions[found.in_a[0] - 1].api == "CreateTopics"
 
 
 def test_an_error_on_one_side_is_the_worst(transactions):

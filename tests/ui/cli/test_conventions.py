@@ -38,6 +38,7 @@ _METAVAR = re.compile(rf"{_WORD}(?:(?:[-:=|,]|\[:)(?:{_WORD}|\.\.\.)\]?|\.\.\.)*
 _WRITING = {"cut", "redact", "merge", "import", "sniff", "export", "replay", "pipeline run", "pipeline stream", "schema import"}
 _FILTERING = {
     "cut", "import", "sniff", "export", "replay", "decode", "findings", "ui", "feed", "control exchanges", "filter try",
+    "versions", "compat", "diff",
 }  # fmt: skip
 _READING = {
     "ui", "findings", "versions", "compat", "diff", "crosscheck", "decode", "import", "index", "export", "redact", "cut",

@@ -12,10 +12,16 @@ from ..common.opening import open_or_fail
 if TYPE_CHECKING:
     from ....captures import Row
     from ....decoder.compat import IndexedRequest, ObservedClient
+    from ....decoder.filter import Filter
 
 
-def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
-    """The clients of all these captures together, and notes on damaged files. Raises Failure."""
+def watch(paths: Iterable[Path], wanted: Filter | None = None) -> tuple[list[ObservedClient], list[str]]:
+    """The clients of all these captures together, and notes on damaged files. Raises Failure.
+
+    `wanted`: only the exchanges that it selects, and the ApiVersions exchanges of their connections, which say what was
+    negotiated.
+    """
+    from ....captures.reading.selection import select
     from ....decoder.compat import ClientTracker
     from ....decoder.compat.client_tracker import API_VERSIONS, NEWEST_OLD_FORMAT, PRODUCE
 
@@ -25,7 +31,13 @@ def watch(paths: Iterable[Path]) -> tuple[list[ObservedClient], list[str]]:
         with open_or_fail(path) as capture:
             own = [segment.own is not None for segment in capture.segments]
             seen.capture(all(own))
-            for row in capture.rows():
+            rows = capture.rows()
+            chosen = range(len(rows)) if wanted is None else set(select(capture, wanted))
+            connections = None if wanted is None else {rows[number].connection for number in chosen}
+            for row in rows:
+                negotiates = row.api_key == API_VERSIONS and (connections is None or row.connection in connections)
+                if not negotiates and row.number not in chosen:
+                    continue
                 request = _request(row)
                 seen.request(request)
                 if row.api_key == API_VERSIONS:

@@ -15,8 +15,9 @@ from ...times import moment
 from ..common.completion import release_names
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
-from ..common.options import CapturePaths, HtmlFile, Local
+from ..common.options import CapturePaths, FilterText, HtmlFile, Local
 from ..common.output import table_console, warn
+from ..protocol.filter import compiled
 from .clients import IdentityDocument, client_identity, client_line, watch
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def compat(
             autocompletion=release_names,
         ),
     ],
+    filter_: FilterText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
     md_file: Annotated[
@@ -62,7 +64,7 @@ def compat(
     """
     from ....decoder.compat import Verdict, report
 
-    clients, notes = watch(captures)
+    clients, notes = watch(captures, None if filter_ is None else compiled(filter_))
     try:
         found = report(clients, against)
     except KeyError as error:

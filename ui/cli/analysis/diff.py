@@ -13,14 +13,16 @@ from ...safe import visible
 from ..common.failure import write_text
 from ..common.html_page import page, row, table, text
 from ..common.opening import open_or_fail
-from ..common.options import HtmlFile
-from ..common.output import print_json, table_console, warn
+from ..common.options import FilterText, HtmlFile
+from ..common.output import counted, print_json, table_console, warn
+from ..protocol.filter import compiled
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
     from ....captures.diff import Difference, DiffReport
+    from ....decoder.filter import Filter
 
 _STYLES = {"high": "bold red", "medium": "yellow", "low": "cyan", "noise": "dim"}
 
@@ -55,6 +57,7 @@ def diff(
     by: Annotated[
         GroupBy, typer.Option("--by", help="Group differences by API, by client, or by scope (what they belong to).")
     ] = GroupBy.API,
+    filter_: FilterText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
     fail_on: Annotated[
@@ -72,7 +75,7 @@ def diff(
     """
     from ....captures.diff import Level
 
-    report = _compare(a, b)
+    report = _compare(a, b, None if filter_ is None else compiled(filter_))
     if as_json:
         print_json(report.to_dict())
     if html_file is not None:
@@ -83,11 +86,11 @@ def diff(
         raise typer.Exit(1)
 
 
-def _compare(a: Path, b: Path) -> DiffReport:
-    from ....captures.diff import compare
+def _compare(a: Path, b: Path, wanted: Filter | None) -> DiffReport:
+    from ....captures.diff import compare_captures
 
     with open_or_fail(a) as first, open_or_fail(b) as second:
-        report = compare(first.exchanges(), second.exchanges(), str(a), str(b))
+        report = compare_captures(first, second, wanted)
         warn((first.note, second.note))
         return report
 
@@ -140,7 +143,8 @@ def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) 
 
     for letter, side in (("A", report.a), ("B", report.b)):
         errors = ", ".join(f"{count} {name}" for name, count in side.errors.most_common(4))
-        words = f"{side.exchanges} exchanges of {side.clients} clients on {side.connections} connections"
+        words = f"{counted(side.exchanges, 'exchange')} of {counted(side.clients, 'client')}"
+        words += f" on {counted(side.connections, 'connection')}"
         console.print(Text(f"{letter}  {visible(side.name)}: {words}" + (f"; errors: {errors}" if errors else "")))
     for theirs, ours in sorted(report.names.items()):
         console.print(Text(f"   {visible(theirs)} in B is taken for {visible(ours)} in A", "dim"))
@@ -149,7 +153,7 @@ def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) 
         for found in differences:
             console.print(_line(found, by))
     if (noise := _noise(report)) and not everything:
-        console.print(Text(f"\n{noise} differences of timing are not shown; --all shows them", "dim"))
+        console.print(Text(f"\n{counted(noise, 'difference')} of timing not shown; --all shows everything", "dim"))
     if not report.above(Level.LOW):
         console.print(Text("\nno differences other than those of timing", "green"))
     for note in report.notes:

@@ -12,7 +12,10 @@ import typer
 
 from ...safe import visible
 from ..common.address import parse
+from ..common.failure import Failure
+from ..common.options import FilterText
 from ..common.output import table_console, warn
+from ..protocol.filter import compiled
 from .clients import IdentityDocument, client_identity, client_line, watch
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ def versions(
             metavar="CAPTURE...|HOST:PORT",
         ),
     ],
+    filter_: FilterText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: clients and brokers.")] = False,
 ) -> None:
     """Show for each client and API which versions were used, and what the broker offers; or ask a broker itself.
@@ -46,9 +50,11 @@ def versions(
 
     broker = _address(what)
     if broker is not None:
+        if filter_ is not None:
+            raise Failure(f"--filter selects exchanges of a capture, but {visible(what[0])} is a broker")
         _of_broker(broker, as_json)
         return
-    clients, notes = watch(map(Path, what))
+    clients, notes = watch(map(Path, what), None if filter_ is None else compiled(filter_))
     found = brokers(clients)
     if as_json:
         rows = [_client_document(client) for client in clients]

@@ -68,3 +68,19 @@ def test_the_page_needs_nothing_and_holds_nothing_active(run, two, tmp_path):
     assert not {"src", "href"} & {name for name, _ in found.attributes}
     assert "&lt;script&gt;" in text and "POLICY_VIOLATION" in text and "\x1b" not in text
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
+
+
+FINDINGS = Path(__file__).parents[3] / "decoder" / "findings" / "captures"
+
+
+def test_a_filter_selects_on_both_sides(run):
+    """And numbers are those that ``decode`` prints."""
+    a, b = FINDINGS / "groups-stopped.pcapng", FINDINGS / "groups-poll-java.pcapng"
+    found = json.loads(run("diff", a, b, "--filter", "api == JoinGroup", "--json").stdout)
+    for side, path in (("a", a), ("b", b)):
+        joins = run("decode", path, "--filter", "api == JoinGroup").stdout.splitlines()[1:]
+        assert found[side]["apis"]["JoinGroup"]["requests"] == len(joins) and len(found[side]["apis"]) == 1
+        shown = {number for difference in found["differences"] for number in difference[f"in_{side}"]}
+        assert shown and shown <= {int(line.split()[0]) for line in joins}
+    refused = run("diff", a, b, "--filter", "api == ")
+    assert refused.returncode == 2 and "^" in refused.stderr

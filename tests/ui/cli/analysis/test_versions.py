@@ -47,6 +47,28 @@ def test_a_foreign_pcap(run, recording, tmp_path):
     assert foreign == own
 
 
+GROUPS = Path(__file__).parents[3] / "decoder" / "findings" / "captures" / "groups-stopped.pcapng"
+
+
+def test_a_filter_selects_exchanges_and_what_their_connections_negotiated(run):
+    """``compat`` judges by them, too."""
+    everything, selected = (
+        json.loads(run("versions", GROUPS, *more, "--json").stdout)["clients"]
+        for more in ((), ("--filter", "api == JoinGroup"))
+    )
+    (client,) = selected
+    assert client["client_id"] == "billing-frozen" and len(everything) > 1
+    assert {api["api"]: sum(api["versions"].values()) for api in client["apis"]} == {"JoinGroup": 5, "ApiVersions": 1}
+    assert client["negotiation"] == "asks" and client["software"] == everything[0]["software"]
+    report = json.loads(run("compat", GROUPS, "--against", "4.0", "--filter", "api == JoinGroup", "--json").stdout)
+    assert [each["client_id"] for each in report["clients"]] == ["billing-frozen"]
+
+
+def test_a_filter_and_a_broker(run):
+    done = run("versions", "127.0.0.1:9092", "--filter", "api == JoinGroup")
+    assert done.returncode == 2 and "127.0.0.1:9092 is a broker" in done.stderr
+
+
 # --- brokers -----------------------------------------------------------------------------------------------
 
 Answer = Callable[[int, int, bytes], bytes | None]
