@@ -379,8 +379,8 @@ def _what_it_is(head: bytes) -> str:
         (b"\x1f\x8b", "gzip data inside of gzip or zstd data; unpack it first, then open the result"),
         (b"\x28\xb5\x2f\xfd", "zstd data inside of gzip or zstd data; unpack it first, then open the result"),
         (b"PAR1", "a Parquet file, not a capture"),
-        (b"BRNBIDX1", "a Barnabas index; open the .pcapng file beside it"),
-        (b"BRNBSTR1", "a Barnabas string table; open the .pcapng file beside it"),
+        (b"BRNBIDX1", "a Barnabas index; open the .pcapng file next to it"),
+        (b"BRNBSTR1", "a Barnabas string table; open the .pcapng file next to it"),
     ):
         if head.startswith(magic):
             return text

@@ -31,7 +31,7 @@ from . import reindex
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
 INTERRUPTED = "the recording was interrupted at the end of this segment"
 _FLAGS = Record._fields.index("flags")
-REMOVED = "the segment {name} was removed from the recording meanwhile, and its frames with it: this is what its index says"
+REMOVED = "the segment {name} was removed from the recording, with its frames; this comes from its index"
 
 
 def files_in(directory: Path) -> dict[str, Path]:

@@ -51,7 +51,7 @@ class Recorder:
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
         if snaplen is not None and not LEAST_SNAPLEN <= snaplen <= MOST_SNAPLEN:
-            raise ValueError(f"a snap length is between {LEAST_SNAPLEN} and {MOST_SNAPLEN} bytes, not {snaplen}")
+            raise ValueError(f"a snap length must be {LEAST_SNAPLEN} to {MOST_SNAPLEN} bytes, not {snaplen}")
         self._redact, self._snaplen, self._wanted = redact, snaplen, wanted
         self._topics = Topics()
         self._connections: dict[int, RecordedConnection] = {}

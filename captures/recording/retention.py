@@ -38,7 +38,7 @@ class Keep:
     def __post_init__(self) -> None:
         for limit in (self.bytes, self.seconds):
             if limit is not None and not limit > 0:
-                raise ValueError("what is kept is above 0")
+                raise ValueError("the size and the time to keep must be more than 0")
 
     def __bool__(self) -> bool:
         return self.bytes is not None or self.seconds is not None

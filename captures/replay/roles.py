@@ -48,7 +48,7 @@ class Role(StrEnum):
     TIMESTAMP = "timestamp"
     THROTTLE = "throttle time"
     BROKER_ID = "broker id"
-    REACHED_BROKER = "broker that a connection is meant for"
+    REACHED_BROKER = "intended broker of a connection"
     HOST = "broker host"
     PORT = "broker port"
     RACK = "rack"

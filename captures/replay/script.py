@@ -148,7 +148,7 @@ class Script:
             elif isinstance(event, Missing):
                 self._count("gaps in the recording")
             elif isinstance(event, NonKafkaData):
-                self._count("SASL tokens" if "SASL" in event.opaque.reason else "bytes that are no requests")
+                self._count("SASL tokens" if "SASL" in event.opaque.reason else "bytes that are not requests")
 
     def make_ready(self, call: RecordedCall) -> None:
         """Decide what of a call is sent, now that as much is known of it as will be."""

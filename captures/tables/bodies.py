@@ -26,7 +26,7 @@ ABOUT = {
 TOPIC = (
     Column("topic", "string", "its name; null where only an id is given that no Metadata response named", null=True),
     Column("topic_id", "string", "its id in Kafka's base64 form, where one is given", null=True),
-    Column("partition", "int32", "null where no partition is meant", null=True),
+    Column("partition", "int32", "null if it concerns no partition", null=True),
 )
 
 

@@ -24,13 +24,13 @@ ERRORS = Table(
     "error code that is not 0, anywhere in a response",
     (
         *KEY,
-        Column("path", "string", "where in the response it stands, such as `topics[0].partitions[1].error_code`"),
+        Column("path", "string", "its place in the response, such as `topics[0].partitions[1].error_code`"),
         *bodies.TOPIC,
         Column("group_id", "string", "the group that it is about, also where only the request names it", null=True),
         Column("resource", "string", "a config's resource, a transactional id, a coordinator's key", null=True),
         Column("error_code", "int16", "Kafka's number"),
         Column("error", "string", "its name"),
-        Column("error_message", "string", "the broker's message beside it", null=True),
+        Column("error_message", "string", "the broker's message with it", null=True),
     ),
 )
 SIDE = Column("direction", "string", "`request` (produced) or `response` (fetched)")

@@ -37,7 +37,7 @@ CONNECTIONS = Table(
         Column("unanswered", "int64", "requests that no response came for, though one was due"),
         Column("request_bytes", "int64", "frames of the client with their 4 size bytes"),
         Column("response_bytes", "int64", "frames of the broker with their 4 size bytes"),
-        Column("stray_bytes", "int64", "bytes that are no frames"),
+        Column("stray_bytes", "int64", "bytes that are not frames"),
         Column("missing_bytes", "int64", "bytes that were not captured"),
     ),
 )

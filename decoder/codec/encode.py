@@ -60,7 +60,7 @@ def _item(field: FieldPlan, value: PlanValue, out: bytearray, path: str) -> None
         try:
             out += pack(value)
         except _struct.error as error:
-            raise EncodeError(f"{value!r} is no {field.type} ({error})", path) from None
+            raise EncodeError(f"{value!r} is not a valid {field.type} ({error})", path) from None
     else:
         data = value.encode() if isinstance(value, str) else value
         pack_length = _struct.Struct(">" + LENGTH_FORMAT[field.type][0]).pack

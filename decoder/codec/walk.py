@@ -102,7 +102,7 @@ class Walker:
             if self.position != end:
                 raise self._fail(
                     BadLength,
-                    f"tagged field {tag} says {size} bytes, but its value has another length",
+                    f"tagged field {tag} declares {size} bytes, but its value has another length",
                     prefix + field.name,
                     at,
                 )

@@ -70,7 +70,7 @@ def batches(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Bat
         smallest = _SMALLEST[magic or 0]
         if length < smallest:
             kind = "an entry" if magic is None else f"an entry of magic {magic}"
-            raise BadLength(f"{kind} says it has {length} bytes; at least {smallest} are needed", pos + 8)
+            raise BadLength(f"{kind} declares {length} bytes; at least {smallest} are needed", pos + 8)
         after = pos + LOG_OVERHEAD + length
         if after > stop:
             yield Partial(pos, stop, offset, length, magic)

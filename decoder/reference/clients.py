@@ -117,7 +117,7 @@ def read(text: str) -> dict[str, Client]:
         elif block is not None and word in _WORDS:
             block.setdefault(word, []).append(Note(rest, source))
         else:
-            raise ValueError(f"clients.txt line {number}: {line!r} is no fact about a client")
+            raise ValueError(f"clients.txt line {number}: {line!r} is not a fact about a client")
     return {name: _client(name, facts_) for name, facts_ in found.items()}
 
 

@@ -248,7 +248,7 @@ def read(text: str) -> dict[tuple[str, str], Release]:
 def _apply(entry: str, offers: dict[int, Offer], line: int) -> None:
     parts = _ENTRY.fullmatch(entry)
     if parts is None:
-        raise ValueError(f"releases.txt line {line}: {entry!r} is no 'Api 0-5', 'Api 0/3-13', 'Api? 0' or 'Api gone'")
+        raise ValueError(f"releases.txt line {line}: expected 'Api 0-5', 'Api 0/3-13', 'Api? 0' or 'Api gone', not {entry!r}")
     name, optional, offered, low, high = parts.groups()
     key = facts.api_key(name)
     if low is None:

@@ -40,7 +40,7 @@ def parse_release(release: str) -> Release:
     """``"3.6.1"`` -> (3, 6, 1). A suffix, as in ``"3.9.0-rc3"`` or ``"3.6-kraft"``, is ignored. Raises `DecoderError`."""
     match = _RELEASE.fullmatch(release.strip())
     if match is None:
-        raise DecoderError(f"{release!r} is no Kafka release, such as 3.6 or 0.8.2.2")
+        raise DecoderError(f"{release!r} is not a Kafka release; give one like 3.6 or 0.8.2.2")
     numbers = tuple(map(int, match[1].split(".")))
     return numbers if len(numbers) > 1 else (*numbers, 0)
 

@@ -64,4 +64,4 @@ def read_json(data: bytes) -> Json:
 
 
 def _no_constant(word: str) -> Json:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")

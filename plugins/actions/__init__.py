@@ -68,7 +68,7 @@ def excluded(one: Action, other: Action) -> str:
     """Why two actions exclude each other, in any order; empty if they do not (see docs/rules.md)."""
     names = one.KEYS[0], other.KEYS[0]
     if names[0] == names[1] and names[0] not in ("edit", "delay", "corrupt"):
-        return f"{names[0]} stands here twice"
+        return f"{names[0]} is given twice"
     if set(names) == {"pretend", "cap"}:
         return "pretend and cap are one action here: {pretend: ..., cap: ...}"
     return _by_kind(one, other) or _by_kind(other, one) or _by_effect(one, other) or _by_effect(other, one)

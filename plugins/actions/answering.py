@@ -93,7 +93,7 @@ class Error(Action):
             message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics
         )
         if found is None:
-            raise NothingToChange(f"{facts.error_name(self.code)} not given: no part of the response is meant")
+            raise NothingToChange(f"{facts.error_name(self.code)} not given: the response has no selected part")
         return found
 
 

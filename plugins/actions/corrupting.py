@@ -114,7 +114,7 @@ class Corrupt(Action):
             if (found := damage(area, chance, self.fixed, self.count)) != area
         }
         if not edits:
-            why = "there are no records in what is meant"
+            why = "the selected part has no records"
             if areas:
                 why = damaged_records.NEEDS.get(self.kind, "its records have nothing of the kind")
             raise NothingToChange(f"{self.side} not corrupted: {self.kind}: {why}")

@@ -125,7 +125,7 @@ class Edit(Action):
             if path not in edits and "." not in path and any(f.name == path for f in message.plan.root.fields):
                 edits[path] = exact.get(path, loose.get(path))  # a whole array or struct
         if not edits:
-            raise NothingToChange(f"{self.side} not edited: it has none of {', '.join(self.fields)} in what is meant")
+            raise NothingToChange(f"{self.side} not edited: its selected part has none of {', '.join(self.fields)}")
         return message.replace(edits)
 
 
@@ -178,8 +178,8 @@ class Leader(_Moved):
         edits = {path: value for path, value in edits.items() if message[path] != value}
         if not edits:
             if self.to == "moved":
-                raise NothingToChange("leader not moved: there is no other broker, or no partition that is meant")
-            raise NothingToChange("leader not taken away: no partition that is meant has one")
+                raise NothingToChange("leader not moved: there is no other broker, or no partition is selected")
+            raise NothingToChange("leader not taken away: no selected partition has one")
         return message.replace(edits).encode()
 
 
@@ -213,7 +213,7 @@ class Coordinator(_Moved):
                 if leaf.struct in texts:
                     edits[leaf.struct + "error_message"] = None
         if not edits:
-            raise NothingToChange("coordinator not moved: no other broker is known, or no key that is meant")
+            raise NothingToChange("coordinator not moved: no other broker is known, or no key is selected")
         return message.replace(edits).encode()
 
 

@@ -78,5 +78,5 @@ def _with_caps(given: InputValue | None, release: str) -> Profile:
         except ValueError as error:
             item.invalid(str(error))
     if given.duplicate_key:
-        raise InvalidInput(given.items[given.duplicate_key], f"{given.duplicate_key!r} stands here twice", key=True)
+        raise InvalidInput(given.items[given.duplicate_key], f"{given.duplicate_key!r} is given twice", key=True)
     return Profile.of(release, caps)

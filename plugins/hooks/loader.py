@@ -52,7 +52,7 @@ def _from_package(source: PluginSource) -> Plugin:
     except Exception as error:  # the package's code
         raise PluginError(f"{source.given} ({point.value}): {described(error, '')}") from None
     if not inspect.isclass(kind):
-        raise PluginError(f"{source.given}: {point.value} is no class")
+        raise PluginError(f"{source.given}: {point.value} is not a class")
     return _make_plugin(kind, source, source.name)
 
 

@@ -64,7 +64,7 @@ class InputValue:
                     item, f"{what} has no key {key!r}{nearest(key, known)} (possible: {', '.join(known)})", key=True
                 )
         if self.duplicate_key:
-            raise InvalidInput(self.items[self.duplicate_key], f"{self.duplicate_key!r} stands here twice", key=True)
+            raise InvalidInput(self.items[self.duplicate_key], f"{self.duplicate_key!r} is given twice", key=True)
         return self.items
 
     def list(self, what: str) -> list[InputValue]:

@@ -74,7 +74,7 @@ def read(text: str) -> dict[tuple[int, ...], Features]:
             name, _, levels = entry.strip().rpartition(" ")
             low, _, high = levels.partition("-")
             if not name or not low.isdigit() or (high and not high.isdigit()):
-                raise ValueError(f"features.txt line {number}: {entry.strip()!r} is no 'name 0-1'")
+                raise ValueError(f"features.txt line {number}: expected 'name 0-1', not {entry.strip()!r}")
             supported[name] = (int(low), int(high or low))
         found[release_order(release)] = Features(supported)
     return dict(sorted(found.items()))

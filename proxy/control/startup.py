@@ -123,7 +123,7 @@ class ControlStart:
         host, port = self.config.address
         if not is_loopback(host):
             raise ControlStartError(
-                f"the control API is for this machine only, and {host} is no loopback address: give --control "
+                f"the control API is for this machine only, and {host} is not a loopback address: give --control "
                 "127.0.0.1:PORT, or --control unix:PATH"
             )
         try:

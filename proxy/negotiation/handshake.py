@@ -307,7 +307,7 @@ class Login:
         data = self._received
         while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
             if len(data) >= 4 and int.from_bytes(data[:4], "big") > LARGEST_ANSWER:
-                self._fail("the broker's answer to the login is no Kafka frame: is this its SASL listener?")
+                self._fail("the broker's answer to the login is not a Kafka frame: is this its SASL listener?")
                 return False
             count = self._sock.recv_into(_BUFFER)
             if not count:

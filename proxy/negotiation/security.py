@@ -117,7 +117,7 @@ def _check_tls(tls: TlsConfig) -> None:
                 "--sni-suffix distinguishes brokers by the name in the TLS hello: add --tls-ca DIR, or --tls-cert and --tls-key"
             )
         if not host_name(tls.sni_suffix):
-            raise SecurityError(f"--sni-suffix {tls.sni_suffix!r} is no domain name: give one like kafka.example")
+            raise SecurityError(f"--sni-suffix {tls.sni_suffix!r} is not a domain name: give one like kafka.example")
     if tls.keylog is not None:
         _make_private(tls.keylog)
     if tls.clients:

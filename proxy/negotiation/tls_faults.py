@@ -59,7 +59,7 @@ def why_client(error: ssl.SSLError, _: str = "") -> str:
     if error.reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "HTTPS_PROXY_REQUEST"):
         return PLAIN_CLIENT
     if error.reason == "CALLBACK_FAILED":
-        return "the client asks for a server name that is no text (bytes beyond ASCII in its TLS hello)"
+        return "the client asks for a server name that is not text (bytes beyond ASCII in its TLS hello)"
     return f"TLS with the client failed: {_plain(error)}"
 
 

@@ -121,7 +121,7 @@ class FlightConfig:
         if not 0 <= self.after <= 3600:
             raise ValueError("a flight recording continues for 0 s to an hour")
         if self.every < 0 or self.most < 1:
-            raise ValueError("how often, and how many flight recordings are written, is above 0")
+            raise ValueError("the pause between flight recordings and their number must be more than 0")
         if self.filters:
             from ...decoder.filter import FilterError, compile
 

@@ -116,7 +116,7 @@ class Ring:
     def attach(cls, fd: int) -> Ring:
         ring = cls(fd, os.fstat(fd).st_size)
         if ring.words[_W_MAGIC] != _MAGIC:
-            raise ValueError("this file descriptor is no ring")
+            raise ValueError("this file descriptor is not a ring")
         return ring
 
     def close(self) -> None:

@@ -44,6 +44,6 @@ class Limits:
         if self.idle_seconds < 0 or self.max_connections < 0:
             raise ValueError("a limit is 0 (none) or more")
         if self.max_brokers < 1 or self.broker_expiry < 0:
-            raise ValueError("there is at least 1 broker, and listeners expire after 0 (never) or more seconds")
+            raise ValueError("the limit of brokers must be at least 1, and the expiry of listeners 0 seconds (never) or more")
         for each in self.upstream_allow:
             Allowed.parse(each)

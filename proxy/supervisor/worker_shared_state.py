@@ -69,7 +69,7 @@ class SharedState:
         if not self._words[_W_MAGIC]:
             return
         if self._words[_W_MAGIC] != _MAGIC:
-            raise ValueError("this file descriptor is no shared_state")
+            raise ValueError("this file descriptor is not a shared state")
         self.workers: int = self._words[_W_WORKERS]
 
     @classmethod

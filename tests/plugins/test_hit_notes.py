@@ -70,9 +70,9 @@ def test_damage_without_a_target_is_noted() -> None:
 @pytest.mark.parametrize(
     ("do", "note"),
     [
-        ({"corrupt": "crc"}, "response not corrupted: crc: there are no records in what is meant"),
-        ({"edit": {"responses.partitions.high_watermark": 3}}, "response not edited: it has none of responses.partitions.high_watermark in what is meant"),
-        ({"error": "NOT_LEADER_OR_FOLLOWER", "broker": "executed"}, "NOT_LEADER_OR_FOLLOWER not given: no part of the response is meant"),
+        ({"corrupt": "crc"}, "response not corrupted: crc: the selected part has no records"),
+        ({"edit": {"responses.partitions.high_watermark": 3}}, "response not edited: its selected part has none of responses.partitions.high_watermark"),
+        ({"error": "NOT_LEADER_OR_FOLLOWER", "broker": "executed"}, "NOT_LEADER_OR_FOLLOWER not given: the response has no selected part"),
         ({"throttle": "1s", "mute": False}, "not throttled: Fetch v0 has no throttle_time_ms"),
     ],
 )  # fmt: skip

@@ -77,7 +77,7 @@ HEAD = "rules:\n  - match: api == Produce\n    "
         (HEAD + "do: {disconnect: befor-request}", 3, 22, "did you mean before-request?"),
         (HEAD + "do: {edit: {responses.nme: x}}", 3, 17, "no version of Produce"),
         (HEAD + "do: {edit: {throttle_time_ms: soon}}", 3, 35, "throttle_time_ms: expected a whole number"),
-        (HEAD + "do: {edit: {throttle_time_ms: 3000000000}}", 3, 35, "is no int32"),
+        (HEAD + "do: {edit: {throttle_time_ms: 3000000000}}", 3, 35, "is not a valid int32"),
         (HEAD + "do: {edit: {responses.partition_responses.base_offset: x}}", 3, 60, "base_offset: expected a whole number"),
         (HEAD + "do: {edit: {'responses[0].name': 7}}", 3, 38, "responses.name: expected"),
         (HEAD + "do: {respond: {throttle_time_ms: [1]}}", 3, 38, "throttle_time_ms: expected a whole number"),

@@ -70,7 +70,7 @@ KEYS: tuple[Key, ...] = (
     Key("exchanges.order", "o", "order", "sort by the column under the cursor; again: the other way; again: by arrival", "sort"),
     Key("exchanges.columns", "c", "columns", "choose columns"),
     Key("exchanges.mark", "m", "mark", "mark the row, or remove the mark"),
-    Key("exchanges.comment", "semicolon", "comment", "a comment on the row, kept beside the capture"),
+    Key("exchanges.comment", "semicolon", "comment", "a comment on the row, saved next to the capture"),
     Key("exchanges.next_mark", "apostrophe", "next_mark", "the next marked row"),
     Key("exchanges.highlight", "H", "highlight", "highlight rows by a filter without hiding others"),
     Key("exchanges.stream", "s", "stream", "only this connection, as a dialogue", "connection"),

@@ -70,7 +70,7 @@ class TextBlock:
         for entry in self.all(field):
             for word in (word.strip() for word in entry.text.split(",")):
                 if not word or word in found:
-                    what = f"{word!r} stands twice" if word else "a word is missing between commas"
+                    what = f"{word!r} is given twice" if word else "a word is missing between commas"
                     raise BlockError(self.source, entry.line, 3, f"{what} in {field} of {self.name}")
                 found.append(word)
         return found
@@ -83,7 +83,7 @@ def parse(text: str, source: str, rules: Mapping[str, NotationRule], repeated_na
     for start, lines in _groups(text, source):
         name = lines[0]
         if not _HEAD.fullmatch(name):
-            raise BlockError(source, start, 1, f"{name!r} is no name of a block")
+            raise BlockError(source, start, 1, f"{name!r} is not the name of a block")
         if not repeated_names and name in seen:
             raise BlockError(source, start, 1, f"{name} is explained in line {seen[name]} already")
         seen[name] = start

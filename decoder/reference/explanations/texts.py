@@ -93,7 +93,7 @@ def kips() -> dict[str, TextBlock]:
     codes = {fact.name for fact in facts.errors().values()}
     for block in blocks.values():
         if not re.fullmatch(r"KIP-[1-9]\d*", block.name):
-            raise BlockError(block.source, block.line, 1, f"{block.name} is no KIP")
+            raise BlockError(block.source, block.line, 1, f"{block.name} is not a KIP")
         check_words(block, "since", known)
         check_words(block, "errors", codes)
         list(touched(block))
@@ -136,14 +136,14 @@ def values() -> dict[tuple[str, str], dict[int, str]]:
         table: dict[int, str] = {}
         for entry in block.all("value"):
             if not re.fullmatch(r"-?\d+", entry.argument or "") or int(entry.argument or 0) in table:
-                raise BlockError(block.source, entry.line, 9, f"{entry.argument} is no number, or stands twice")
+                raise BlockError(block.source, entry.line, 9, f"{entry.argument} is not a number, or is given twice")
             table[int(entry.argument or 0)] = entry.text
         for name in block.words("in") or [""]:
             if name:
                 _check_api(block, name)
             for field in (block.name, *block.words("also")):
                 if (name, field) in out:
-                    raise BlockError(block.source, block.line, 1, f"{field} of {name or 'all'} stands twice")
+                    raise BlockError(block.source, block.line, 1, f"{field} of {name or 'all'} is given twice")
                 out[name, field] = table
     return out
 

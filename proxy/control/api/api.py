@@ -173,7 +173,7 @@ def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
     except (TypeError, ValueError, OverflowError):
         raise CommandFailed(Failure.INVALID, f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
     if not low <= value <= high:
-        raise CommandFailed(Failure.INVALID, f"{name} is from {low:g} to {high:g}")
+        raise CommandFailed(Failure.INVALID, f"{name} must be from {low:g} to {high:g}")
     return value
 
 
@@ -189,7 +189,7 @@ def in_path(request: web.Request, name: str) -> int:
     """A number in the path."""
     text = request.match_info[name]
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise CommandFailed(Failure.MISSING, f"{text!r} is no number")
+        raise CommandFailed(Failure.MISSING, f"{text!r} is not a number")
     return int(text)
 
 

@@ -54,7 +54,7 @@ def test_an_edit_changes_its_field_and_nothing_else(metadata):
         ({"brokers[0].host": 5}, "expected a string"),
         ({"brokers[0].port": "x"}, "expected a whole number"),
         ({"brokers[0].host": None}, "must not be null"),
-        ({"brokers[0].port": 1 << 40}, "is no int32"),
+        ({"brokers[0].port": 1 << 40}, "is not a valid int32"),
         ({"cluster_id.x": 1}, "has no fields"),
     ],
 )

@@ -113,7 +113,7 @@ def test_features_are_those_of_the_release() -> None:
 
 
 def test_malformed_features_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"line 2: 'kraft\.version' is no 'name 0-1'"):
+    with pytest.raises(ValueError, match=r"line 2: expected 'name 0-1', not 'kraft\.version'"):
         read_features("# facts\n4.9  kraft.version\n")
 
 

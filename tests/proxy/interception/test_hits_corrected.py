@@ -25,7 +25,7 @@ def test_a_hit_that_changed_nothing(testbed: Testbed, tmp_path: Path) -> None:
     proxy = testbed.proxy(testbed.broker(script).address, rules=[rule], record=tmp_path / "r", control=control)
     client = testbed.client(proxy.address)
     assert wire.ask(client, wire.with_size(decoder.encode_request(1, 4, {}, correlation_id=7))) == answer
-    outcome = "response not corrupted: crc: there are no records in what is meant"
+    outcome = "response not corrupted: crc: the selected part has no records"
     assert proxy.control is not None
     access = proxy.control.access
     (hit,) = Control(access.url, access.token).hits("r")

@@ -105,6 +105,6 @@ def test_nothing_of_it_is_a_traceback(running: Running) -> None:
         send(listen, hello(name))
     assert b"GET" not in send(control, NO_HTTP[0])
     until(lambda: running.text.count("no TLS with client") >= len(NAMES), lambda: running.text)
-    assert "a server name that is no text" in running.text
+    assert "a server name that is not text" in running.text
     assert not re.search(r"Traceback|Exception ignored|Error handling|\.py\"", running.text), running.text
     assert send(metrics, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 200")

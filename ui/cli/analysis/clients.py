@@ -61,7 +61,7 @@ def _request(row: Row) -> IndexedRequest:
 def client_line(client: ObservedClient) -> str:
     """A client in one line, safe for a terminal."""
     name = f"'{visible(client.client_id)}'" if client.client_id else "(no client id)"
-    software = visible(client.software_label) or (client.software.text if client.software else "software not said")
+    software = visible(client.software_label) or (client.software.text if client.software else "unknown software")
     return f"{name}  {software}  {client.host or 'address unknown'}"
 
 

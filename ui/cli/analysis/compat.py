@@ -100,7 +100,7 @@ def _presence(client: ObservedClient) -> str:
 
 
 def _software(client: ObservedClient) -> str:
-    return visible(client.software_label) or (client.software.text if client.software else "not said")
+    return visible(client.software_label) or (client.software.text if client.software else "unknown")
 
 
 def _usage(reason: Reason) -> str:

@@ -64,7 +64,7 @@ def up(
     ports = tuple(port)
     for number in (*ports, proxy_port):
         if not 0 < number < 65536:
-            raise Failure(f"{number} is no port: ports go from 1 to 65535")
+            raise Failure(f"{number} is not a port: ports are 1 to 65535")
     if proxy_port in ports:
         raise Failure(f"--proxy-port {proxy_port} is among the brokers' ports: the proxy needs a port of its own")
     wanted = Interceptor(ports, proxy_port, mode, local_clients, tuple(map(_user, exclude_uid or [])), family)

@@ -126,7 +126,7 @@ def _check_item(field: FieldPlan, value: Json) -> Json:
         try:
             return float(value)
         except (TypeError, ValueError):
-            raise BadValue(f"{value!r} is no number") from None
+            raise BadValue(f"{value!r} is not a number") from None
     if field.type == "string" and not isinstance(value, str):
         raise BadValue(f"expected text, got {value!r}: put it in quotes")
     if field.type == "bool" and not isinstance(value, bool):

@@ -117,7 +117,7 @@ class ConnectionsScreen(View):
             rows.append([
                 (f"{len(of):>7} ", "muted"),
                 (fit(visible(client_id or "(no id)"), name) + " ", "title" if client_id else "muted"),
-                (fit(visible(software or "not said"), software_width) + " ", "" if software else "muted"),
+                (fit(visible(software or "unknown"), software_width) + " ", "" if software else "muted"),
                 (fit(visible(host), where) + " " if where else "", "muted"),
                 *_counts(total),
                 (f"  {len({each.broker for each in of})}", ""),

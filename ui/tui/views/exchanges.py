@@ -399,6 +399,6 @@ def nothing_yet(session: Session) -> str:
             "Set your client's bootstrap.servers to the proxy's address.\n"
             "Answers that name brokers are rewritten, so clients stay on the proxy.\n"
             "Plain TCP only, unless the proxy was given certificates: a client that\n"
-            "speaks TLS to a plain port shows up as not Kafka."
+            "uses TLS on a plaintext port is listed as not Kafka."
         )
     return f"No exchanges in this capture.\n\n{visible(str(session.capture.path))}"

@@ -161,10 +161,10 @@ class VersionsScreen(View):
             "never": "never asks ApiVersions: it uses fixed versions",
             "unknown": "began before the capture",
         }[client.negotiation]
-        software = visible(client.software_label) or (client.software.text if client.software else "software not said")
+        software = visible(client.software_label) or (client.software.text if client.software else "unknown software")
         lines: list[list[Cell]] = [[
             (visible(client.client_id or "(no client id)"), "title"), (f"  {software}", ""),
-            (f"  {visible(client.host)}  {client.connections} connections, {client.requests} requests; {asks}", "muted"),
+            (f"  {visible(client.host)}  {_counted(client)}; {asks}", "muted"),
         ]]  # fmt: skip
         if self.table.cursor < len(self._keys):
             key = self._keys[self.table.cursor]
@@ -210,3 +210,8 @@ class VersionsScreen(View):
         client, key = self._seen[self.chosen], self._keys[event.position]
         who = f"client == {quoted(client.client_id)}" if client.client_id else "not client"
         self.barnabas.show_exchanges(f"{who} and {api_term(key)}")
+
+
+def _counted(client: ObservedClient) -> str:
+    connections, requests = client.connections, client.requests
+    return f"{connections} connection{'s' * (connections != 1)}, {requests} request{'s' * (requests != 1)}"

@@ -142,7 +142,7 @@ class TopicRecreated(Detector):
                 self.report(
                     (cluster, name),
                     exchange,
-                    seen=f"topic {name!r} has changed its id from {before} to {now}, as {conn.where} says",
+                    seen=f"topic {name!r} has changed its id from {before} to {now}, according to {conn.where}",
                     topic=name,
                     old_id=before,
                     new_id=now,

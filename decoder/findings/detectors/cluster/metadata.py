@@ -280,7 +280,7 @@ class TopicMadeByAsking(Detector):
         "default.replication.factor instead of what was planned."
     )
     remedy = (
-        "if that was not meant: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
+        "if you do not want that: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
         "consumers; create topics on purpose"
     )
     apis = frozenset({METADATA, CREATE_TOPICS})

@@ -16,7 +16,7 @@ _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
 class MisroutedClient(Detector):
     id = "misrouted-client"
     severity = Severity.HIGH
-    title = "a client reached a different broker or cluster than the one it meant (ApiVersions v5)"
+    title = "a client reached a different broker or cluster than intended (ApiVersions v5)"
     apis = frozenset({_API_VERSIONS})
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -39,7 +39,7 @@ class MisroutedClient(Detector):
             facts=conn.facts,
         )
         found.seen = (
-            f"{conn.who} meant {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "
+            f"{conn.who} wanted {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "
             f"{times(found.count)} (REBOOTSTRAP_REQUIRED)"
         )
 

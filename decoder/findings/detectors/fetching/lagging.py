@@ -258,7 +258,7 @@ class StalledByTransaction(FetchDetector):
         finding.first_ns = min(finding.first_ns or stall.since_ns, stall.since_ns)
         holders = [(t, i) for i, t in self._open.items() if place in t.places and t.since_ns <= stall.since_ns]
         text = (
-            f"{conn.who} stands at offset {stall.stable} of {place[0]}-{place[1]} for {duration(lasting)}: "
+            f"{conn.who} has been at offset {stall.stable} of {place[0]}-{place[1]} for {duration(lasting)}: "
             f"{several(stall.high_watermark - stall.stable, 'record')} behind it wait for an open transaction to end "
             "(isolation.level=read_committed)"
         )

@@ -114,7 +114,7 @@ class LogTruncated(FetchDetector):
         finding = self.report(
             (conn.identity, place[0]),
             exchange,
-            seen=f"{conn.who} stands at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
+            seen=f"{conn.who} is at offset {position} of {place[0]}-{place[1]}, but {conn.where} ends epoch {epoch} at "
             f"offset {end}: its log was truncated by {several(max(position - end, 0), 'record')}",
             topic=place[0],
             partition=place[1],

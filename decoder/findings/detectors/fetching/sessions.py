@@ -94,7 +94,7 @@ class FetchSessionChurn(FetchDetector):
         full = given * 2 < len(begun)
         remedy = (
             "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
-            "serves (its metric NumIncrementalFetchSessions stands at the limit)"
+            "serves (its metric NumIncrementalFetchSessions is at the limit)"
             if full
             else "a client that wants no session should send session_id 0 with session_epoch -1; one that wants it must "
             "repeat the session_id it was given and count session_epoch up: upgrade or repair the client"

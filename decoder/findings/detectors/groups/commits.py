@@ -304,7 +304,7 @@ class CommitBackwards(GroupDetector):
             else "records between the two offsets are read again after the next rebalance or restart. It comes from "
             "a seek() or reset, from commits that overtake each other (commitAsync, several threads), or from a "
             "member that goes on with positions of before a rebalance.",
-            "nothing, if that was meant"
+            "nothing, if you wanted that"
             if tool
             else "nothing after an intended seek(); otherwise commit only what is higher than before, per partition and "
             "from one thread, and forget positions when partitions are revoked",

@@ -204,7 +204,7 @@ _REFUSALS = {
         "use uniform or range, or name the assignor in the broker's group.consumer.assignors",
     ),
     "INVALID_REGULAR_EXPRESSION": (
-        "the subscription's pattern is no RE2/J expression, which KIP-848 brokers take",
+        "the subscription's pattern is not valid in RE2/J, the syntax of KIP-848 brokers",
         "write the pattern without lookahead and back references",
     ),
 }

@@ -209,7 +209,7 @@ def _hint(conn: ClientConnection, address: str) -> str:
     host, _ = split(address)
     client, broker = conn.client_host, split(conn.broker)[0]
     if is_unspecified(host):
-        return f"{host} is no address to connect to: advertised.listeners must not be what `listeners` binds to."
+        return f"{host} is not an address that clients can connect to: advertised.listeners must not be what `listeners` binds to."
     if is_loopback(host) and is_number(client) and not is_loopback(client) and client != broker:
         return f"{host} is the client's own machine ({client}), not the broker's ({broker})."
     if is_private(host) and is_number(client) and not is_private(client) and not is_loopback(client):
@@ -240,7 +240,7 @@ class BrokenBrokerAddress(Detector):
         self.report(
             (conn.cluster.id, node),
             exchange,
-            "no client can connect there; what that broker leads or coordinates stands still.",
+            "no client can connect there; nothing that this broker leads or coordinates can be used.",
             "set advertised.listeners on that broker to its host name and port",
             seen=f"{conn.where} gives broker {node} the address {address!r}",
             node=node,
@@ -251,7 +251,7 @@ class BrokenBrokerAddress(Detector):
         self.report(
             (conn.cluster.id, address),
             exchange,
-            "clients send what is meant for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
+            "clients send requests for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
             "back in a circle, and what works is chance.",
             "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
             "(SNI) per broker. A copied server.properties is the usual cause.",

@@ -48,7 +48,7 @@ class TlsOnPlaintextPort(EndingDetector):
             f"a broker reads the hello as a frame of {size} bytes, more than socket.request.max.bytes allows, and "
             "closes; its log has InvalidReceiveException with a size like that. The client sees a failed "
             "handshake or a disconnect.",
-            "use the port of the SSL or SASL_SSL listener; or, if this one is meant, turn TLS off in the client "
+            "use the port of the SSL or SASL_SSL listener; or, if this port is right, turn TLS off in the client "
             "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
             "the broker show which port is which.",
             time_ns=conn.closed_ns,

@@ -72,8 +72,8 @@ class OddCorrelationIds(Detector):
             exchange,
             "a broker answers the requests of a connection in their order; clients rely on it, and take an answer "
             "with another correlation id than the next one for a broken connection. Apache Kafka keeps the order: "
-            "something between client and broker mixes requests of several, or the broker is no Apache Kafka.",
-            "look at what stands between (proxies, load balancers that understand Kafka), or report it to the "
+            "something between client and broker mixes requests of several, or the broker is not Apache Kafka.",
+            "look at what is in between (proxies, load balancers that understand Kafka), or report it to the "
             "broker's developers",
             kind="out of order",
             facts=conn.facts,
@@ -86,7 +86,7 @@ class OddCorrelationIds(Detector):
             exchange,
             "each answer carries the correlation id of its request. An answer to nothing makes clients drop the "
             "connection; a Produce with acks=0 must get none.",
-            "look at what stands between client and broker; an acks=0 request that is answered is the broker's fault",
+            "look at what is between client and broker; an acks=0 request that is answered is the broker's fault",
             kind="no request",
             correlation_id=exchange.correlation_id,
             facts=conn.facts,

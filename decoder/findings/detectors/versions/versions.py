@@ -275,7 +275,7 @@ class ApiVersionsFallback(Detector):
                 )
                 finding.remedy = (
                     "use a client that falls back (Java since 2.4, librdkafka and franz-go do), or a newer broker. If "
-                    "the broker is no Apache Kafka, look at how it refuses: that answer must be in version 0"
+                    "the broker is not Apache Kafka, look at how it refuses: that answer must be in version 0"
                 )
                 continue
             finding.severity = Severity.LOW if client.cost_ns >= self.COSTLY_NS else Severity.INFO

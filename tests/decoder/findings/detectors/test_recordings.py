@@ -39,7 +39,7 @@ SHOWN = {
         Shown("out-of-range-loop", "offset-out-of-range", "high", 8, seen=("offset 5000", "the log ends at 3"),
               about={"partition": 0, "high_watermark": 3}),
         Shown("behind-a-transaction", "read-committed-stalled", "medium",
-              seen=("stands at offset 0 of f-behind-a-transaction-0",
+              seen=("at offset 0 of f-behind-a-transaction-0",
                     "4 records behind it wait for an open transaction",
                     "transactional.id 'booking-f-behind-a-transaction' of client 'booker'"),
               remedy=("transaction.timeout.ms",),

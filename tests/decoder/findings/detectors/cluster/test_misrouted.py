@@ -26,7 +26,7 @@ def test_a_client_that_reached_another_broker() -> None:
     (found,) = conversation.findings()
     assert (found.id, found.severity, found.count) == ("misrouted-client", Severity.HIGH, 2)
     assert found.seen.startswith(
-        "client 'shop' (apache-kafka-java 4.4.0) at 10.0.0.5 meant broker 7 of cluster 'staging', reached "
+        "client 'shop' (apache-kafka-java 4.4.0) at 10.0.0.5 wanted broker 7 of cluster 'staging', reached "
     )
     assert "broker 2 (kafka-2:9092) of cluster 'prod'" in found.seen and "2 times" in found.seen
     assert (found.about["cluster_id"], found.about["node_id"]) == ("staging", 7)
