@@ -18,10 +18,9 @@ from ..codec.walk import FieldSpan
 from ..records.record import Record
 from ..records.write import encode_batch, encode_messages
 from ..schema import facts
+from .fields import HEADER
 
 CORRELATION_ID, CLIENT_ID = 7, "shop"
-HEADER = "header."
-"""What the paths of header fields begin with."""
 TAGGED_FIELDS = "_tagged_fields"
 _TIME_MS = 1_700_000_000_000
 _BYTES = bytes.fromhex("01020304")

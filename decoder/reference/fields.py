@@ -18,6 +18,8 @@ _FILE = "fields.txt"
 _LINE = re.compile(r"(?:([A-Z][A-Za-z,]*) )?(?:(request|response) )?([a-z0-9_.]+): (\S.*)")
 INDEX = re.compile(r"\[[^\]]*\]")
 """The indexes of a path, which `describe_field` ignores."""
+HEADER = "header."
+"""The paths of header fields begin so."""
 _APIS = "@apis: "
 
 
@@ -121,9 +123,11 @@ def _walk(of: Definition) -> Iterator[tuple[str, FieldLine]]:
 def describe_field(api: str, path: str, side: str = "") -> str | None:
     """What a field means, in one line; None for a field that is unknown or not described.
 
-    `path`: ``"topics.partitions.partition_max_bytes"``; indexes are ignored. `side`: "request" or "response"; the first one
-    that has the field if left out.
+    `path`: ``"topics.partitions.partition_max_bytes"``, ``"header.client_id"``; indexes are ignored. `side`: "request" or
+    "response"; the first one that has the field if left out.
     """
+    if path.startswith(HEADER):
+        return _file().lines.get(Place("", "", path))
     try:
         known = fields(api)
     except KeyError:

@@ -43,11 +43,12 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 @dataclass(slots=True)
 class HookTask:
-    """A chain of hooks that runs, or waits for an answer. `running`: (plugin, hook) to blame, (-1, -1): none."""
+    """A chain of hooks that runs, or waits for an answer. `decides`: its result is a verdict about the message, which the relay
+    waits for. `running`: (plugin, hook) to blame, (-1, -1): none."""
 
     hooks: Coroutine[Ask, Message | None, Any]
-    question: int
-    kind: str
+    question: int = 0
+    decides: bool = False
     running: tuple[int, int] = (-1, -1)
 
 
@@ -89,7 +90,7 @@ class PluginHost:
             if ticks and time.monotonic() >= next_tick:
                 next_tick = time.monotonic() + TICK_SECONDS
                 if self._ticking is None:
-                    self._ticking = self._begin(self._chain.notify("tick", None, None), 0, "notify")
+                    self._ticking = self._begin(self._chain.notify("tick", None, None))
 
     # -- messages of the relay ---------------------------------------------------------------------------------
 
@@ -99,10 +100,10 @@ class PluginHost:
                 self._call(message, data)
             case messages.ClientConnected(number, client, broker):
                 peer = self._connections[number] = PeerView(number, client, broker)
-                self._begin(self._chain.notify("connected", None, peer), 0, "notify")
+                self._begin(self._chain.notify("connected", None, peer))
             case messages.ClientDisconnected(number):
                 if (left := self._connections.pop(number, None)) is not None:
-                    self._begin(self._chain.notify("disconnected", None, left), 0, "notify")
+                    self._begin(self._chain.notify("disconnected", None, left))
             case messages.Learn():
                 self._learn(message, data)
             case messages.AskAnswer():
@@ -123,10 +124,10 @@ class PluginHost:
 
     def _call(self, call: messages.HookCall, data: bytes) -> None:
         exchange, peer = self._exchange(call, data), self._connections.get(call.connection)
-        if call.kind == "exchanged":
-            self._begin(self._chain.notify("exchange", exchange, peer), 0, "notify")
+        if call.kind is messages.HookCallKind.EXCHANGE:
+            self._begin(self._chain.notify("exchange", exchange, peer))
         else:
-            self._begin(self._chain.message(call.kind, exchange, peer), call.question, call.kind)
+            self._begin(self._chain.message(call.kind, exchange, peer), call.question, decides=True)
 
     def _learn(self, learn: messages.Learn, data: bytes) -> None:
         key, version = learn.api_key, learn.api_version
@@ -182,9 +183,11 @@ class PluginHost:
 
     # -- running ---------------------------------------------------------------------------------------------
 
-    def _begin(self, hooks: Coroutine[Ask, Message | None, Any], question: int, kind: str) -> HookTask | None:
+    def _begin(
+        self, hooks: Coroutine[Ask, Message | None, Any], question: int = 0, *, decides: bool = False
+    ) -> HookTask | None:
         """Run hooks as far as they go; the task, if they wait for an answer."""
-        task = HookTask(hooks, question, kind)
+        task = HookTask(hooks, question, decides)
         return task if self._go_on(task) else None
 
     def _go_on(self, task: HookTask, answer: Message | None = None, failure: Exception | None = None) -> bool:
@@ -202,7 +205,7 @@ class PluginHost:
         except Exception as error:  # of what surrounds the hooks, which contains theirs
             contained("a chain of hooks", error, reported=True)
             self._send(messages.Log("", f"{type(error).__name__}: {error}"))
-            self._done(task, ChainResult() if task.kind != "notify" else [])
+            self._done(task, ChainResult() if task.decides else [])
             return False
         finally:
             self._running_hook.end()
@@ -220,7 +223,7 @@ class PluginHost:
     def _done(self, task: HookTask, result: Any) -> None:
         if task is self._ticking:
             self._ticking = None
-        if task.kind == "notify":
+        if not task.decides:
             if result:
                 self._send(messages.Notified(result))
             return
@@ -292,7 +295,7 @@ class PluginHost:
         if call.response_time_ns:
             exchange.response, exchange.response_time_ns = response, call.response_time_ns
             exchange.state = State.PAIRED
-        elif call.kind == "exchanged":
+        elif call.kind is messages.HookCallKind.EXCHANGE:
             exchange.state = State.NO_RESPONSE
         return exchange
 

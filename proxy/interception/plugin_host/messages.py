@@ -29,15 +29,23 @@ class ClientDisconnected:
     connection: int
 
 
+class HookCallKind(StrEnum):
+    """Which hook gets the message."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    EXCHANGE = "exchange"
+
+
 @dataclass(slots=True)
 class HookCall:
     """A message for the plugins' hooks: the request's frame, then the response's.
 
-    kind: "request", "response" or "exchanged". question: its number, 0 if nobody waits for a verdict. request_size: bytes of the
+    question: its number, 0 if nobody waits for a verdict. request_size: bytes of the
     request's frame. response_time_ns: 0 if there is no response.
     """
 
-    kind: str
+    kind: HookCallKind
     connection: int
     request_time_ns: int
     request_size: int

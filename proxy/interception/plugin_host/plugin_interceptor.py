@@ -106,7 +106,7 @@ class PluginInterceptor:
         key = int.from_bytes(frame[4:6], "big")
         if key not in self._requests or connection.correlation.unsure:
             return False
-        call = messages.HookCall("request", connection.number, now, len(frame) - 4)
+        call = messages.HookCall(messages.HookCallKind.REQUEST, connection.number, now, len(frame) - 4)
         return self._ask(call, frame[4:], connection, connection.request, partial(self._requested, connection, frame))
 
     def _requested(self, connection: ConnectionInterface, original: bytes, verdict: messages.HookDecision, now: int) -> None:
@@ -151,7 +151,7 @@ class PluginInterceptor:
         """Whether a response waits for its hooks. `original`: as the broker sent it, None if it was made here."""
         if not hooked.response:
             return False
-        call = messages.HookCall("response", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
+        call = messages.HookCall(messages.HookCallKind.RESPONSE, connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
         then = partial(self._responded, connection, hooked, original, frame, note)
         return self._ask(call, hooked.frame[4:] + frame[4:], connection, connection.response, then)
 
@@ -194,7 +194,7 @@ class PluginInterceptor:
         if host.channel.pending + len(hooked.frame) + len(frame) > WAITING_BYTES:
             self._late += 1
             return
-        call = messages.HookCall("exchanged", connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
+        call = messages.HookCall(messages.HookCallKind.EXCHANGE, connection.number, hooked.time_ns, len(hooked.frame) - 4, now)
         host.send(call, hooked.frame[4:] + frame[4:])
 
     # -- questions -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.codec.plan import field_paths, plan
+from barnabas.decoder.codec.plan import extra_plan, field_paths, plan
 from barnabas.decoder.reference import fields
 from barnabas.decoder.reference.fields import Place, describe_field
 from barnabas.decoder.schema import facts
@@ -38,7 +38,12 @@ def test_every_line_describes_a_field():
         for api in fields.described_apis()
         for each in fields.fields(api).values()
     }
-    assert used == set(fields.places())
+    headers = {
+        Place("", "", fields.HEADER + field.name)
+        for name, version in (("RequestHeader", 2), ("ResponseHeader", 1))
+        for field in extra_plan("headers", name, version).root.fields
+    }
+    assert used | headers == set(fields.places())
 
 
 def test_lines_are_short_plain_and_of_our_own_words():
@@ -73,6 +78,12 @@ def _plain(text: str) -> str:
 def test_the_most_specific_line_counts(api: str, side: str, path: str, place: Place):
     assert fields.place_of(api, side, path) == place
     assert describe_field(api, path, side) == fields.places()[place]
+
+
+def test_a_header_is_the_same_for_all_apis():
+    assert describe_field("Fetch", "header.client_id") == describe_field("DescribeGroups", "header.client_id")
+    assert describe_field("DescribeGroups", "groups.members.client_id") != describe_field("DescribeGroups", "header.client_id")
+    assert describe_field("Fetch", "header.acks") is None
 
 
 def test_paths_as_messages_write_them():

@@ -81,6 +81,8 @@ def test_help_and_names_import_no_command() -> None:
         (["rules", "recipes", "leader-el"], ["leader-election"]),
         (["explain", "NOT_LEADER_O"], ["NOT_LEADER_OR_FOLLOWER"]),
         (["schema", "show", "Heart"], ["Heartbeat"]),
+        (["schema", "show", "GroupCoord"], ["GroupCoordinator"]),
+        (["encode", "--api", "kip-4.Desc"], ["kip-4.DescribeTopic"]),
         (["compat", "--against", "0.10.2"], ["0.10.2"]),
         (["findings", "--only", "acks-0,rebalance-st"], ["acks-0,rebalance-storm"]),
         (["decode", "--filter", "no_resp"], ["no_response"]),

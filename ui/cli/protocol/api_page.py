@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ....decoder.codec.message import Message, jsonable
 from ....decoder.codec.plan import SIZES, FieldPlan, StructPlan, extra_plan, plan
 from ....decoder.reference import clients, example_frames, explain, releases, version_history
-from ....decoder.reference.example_frames import HEADER, FramePart, PartRole
-from ....decoder.reference.fields import describe_field
+from ....decoder.reference.example_frames import FramePart, PartRole
+from ....decoder.reference.fields import HEADER, describe_field
 from ....decoder.schema import facts
 from ..common.html_page import page, row, table, text
 from ..common.output import json_text
@@ -242,7 +242,7 @@ def _diagram(kind: str, key: int, version: int) -> str:
     header = extra_plan("headers", f"{kind.capitalize()}Header", of.header_version).root
     notes = _Notes(key, kind, version_history.first_versions(kind, key))
     size = '<div class="field"><b>size</b><small>int32, 4 bytes: of all that follows</small></div>'
-    head = f'<div class="struct"><small>header v{of.header_version}</small>{_boxes(header, "", None)}</div>'
+    head = f'<div class="struct"><small>header v{of.header_version}</small>{_boxes(header, HEADER, None)}</div>'
     return f'<div class="wire">{size}{head}</div>\n{_boxes(of.root, "", notes)}'
 
 
@@ -267,7 +267,7 @@ def _boxes(struct: StructPlan, prefix: str, of: _Notes | None) -> str:
 
 def _box(field: FieldPlan, prefix: str, of: _Notes | None) -> str:
     path = prefix + field.name
-    meaning = describe_field(facts.api_name(of.key), path, of.kind) if of else None
+    meaning = describe_field(facts.api_name(of.key), path, of.kind) if of else describe_field("", path)
     name = f'<b title="{text(meaning)}">{text(field.name)}</b>' if meaning else f"<b>{text(field.name)}</b>"
     encoding, notes = text(_encoding(field)), text(_notes(field, path, of))
     if field.struct is None:

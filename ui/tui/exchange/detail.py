@@ -18,7 +18,7 @@ from ....captures.reading.selection import select
 from ....decoder import Exchange
 from ....decoder.filter import compile
 from ....decoder.reference import explain
-from ....decoder.reference.fields import INDEX, describe_field
+from ....decoder.reference.fields import HEADER, INDEX, describe_field
 from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock
@@ -413,7 +413,12 @@ class DetailScreen(AppScreen[int]):
         is_request = self.chosen is self.request
         message = self.exchange.request_message if is_request else self.exchange.response_message
         try:
-            value = message[field.path] if message is not None and field is not None and field.path else None
+            if message is None or field is None or not field.path:
+                value = None
+            elif field.path.startswith(HEADER):
+                value = message.header[field.path.removeprefix(HEADER)]
+            else:
+                value = message[field.path]
         except (KeyError, IndexError, TypeError):
             value = None
         if field is None or value is None:

@@ -34,6 +34,7 @@ from ....decoder.codec.truncated_frame import cut_fault
 from ....decoder.codec.walk import FieldSpan, Walker
 from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
+from ....decoder.reference.fields import HEADER
 from ....decoder.schema import facts
 from ....decoder.schema.notation import FieldLine as DefinedField
 from ....decoder.values import SchemaSource, ViewKind, view
@@ -339,8 +340,8 @@ class FieldsBuilder:
             walker.run()
         parent = self.add(TreeField(0, "header", f"v{version}", "muted", folded=True))
         at = len(self.tree.fields)
-        body, self.spans = self.spans, {s.path: (s.start, s.end) for s in walker.spans}
-        self.values(of.root, values, 1, "")
+        body, self.spans = self.spans, {HEADER + s.path: (s.start, s.end) for s in walker.spans}
+        self.values(of.root, values, 1, HEADER)
         self.spans = body
         parent.span = (0, walker.position)
         self.close(parent, at)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from ....captures import Row
+from ....decoder.reference.fields import HEADER
 from ....decoder.schema import facts
 from ...safe import visible
 from ...times import iso
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _WORD = re.compile(r"[^\s()\[\]{},\"'=!<>~&|@]+")
+_HEADER_FIELDS = {"request_api_version": "ver", "correlation_id": "corr", "client_id": "client"}
 PROBLEMS = "(err or undecoded or orphan)"
 """What "errors only" shows: as `columns.is_problem`."""
 
@@ -69,11 +71,17 @@ def combine(old: str, new: str) -> str:
 
 
 def field_term(side: str, path: str, value: object) -> str:
-    """The filter for a value of a body's field: `side` is "req" or "resp", `path` as in `Message.map`; "" if there is none."""
+    """The filter for a field's value: `side` is "req" or "resp", `path` as in `Message.map`, or ``header.client_id``; "" if there
+    is none."""
     from ....decoder.filter import FilterError, compile
 
-    if not path or path.startswith("header") or isinstance(value, (bytes, list, tuple, dict)):
+    if not path or isinstance(value, (bytes, list, tuple, dict)):
         return ""
+    if path == f"{HEADER}request_api_key" and isinstance(value, int):
+        return api_term(value)
+    if path.startswith(HEADER):
+        field = _HEADER_FIELDS.get(path.removeprefix(HEADER))
+        return f"{field} == {quoted(value) if isinstance(value, str) else value}" if field is not None else ""
     general = re.sub(r"\[\d+\]", "[*]", path)
     written = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
     if written is None:

@@ -49,7 +49,7 @@ def test_error_codes_and_api_keys_have_names(trees: Trees) -> None:
     request, response = trees("not_leader")
     error = named(response, "error_code")
     assert (error.value, error.role, error.error) == ("6 NOT_LEADER_OR_FOLLOWER", "error", True)
-    assert texts(request)["request_api_key"] == "request_api_key: 0 Produce"
+    assert texts(request)["header.request_api_key"] == "request_api_key: 0 Produce"
     assert texts(request)["acks"] == "acks: -1 (all in-sync replicas)"
     assert named(trees("versions")[1], "error_code").value == "0 NONE"
     assert texts(trees("versions")[1])["api_keys[3].api_key"] == "api_key: 3 Metadata"
@@ -165,7 +165,7 @@ def test_a_truncated_message_shows_the_reason_and_what_was_read(trees: Trees) ->
 def test_an_unknown_api_shows_its_header_and_bytes(trees: Trees) -> None:
     request, _ = trees("unknown")
     assert "1234" in (request.fault or "")
-    assert texts(request)["correlation_id"] == "correlation_id: 8"
+    assert texts(request)["header.correlation_id"] == "correlation_id: 8"
     assert request.frame.endswith(b"\0\3odd****") and request.hidden == []  # nobody knows what it says: masked in recordings
 
 

@@ -130,6 +130,9 @@ def test_terms() -> None:
         == "any(resp.topics[*].partitions[*].error_code == 6)"
     )
     assert field_term("req", "acks", -1) == "req.acks == -1"
+    assert field_term("req", "header.request_api_key", 1) == "api == Fetch"
+    assert field_term("req", "header.client_id", "a b") == 'client == "a b"'
+    assert field_term("resp", "header.correlation_id", 7) == "corr == 7"
     assert field_term("req", "topic_data[0].name", 'a"b') == 'topic == "a\\"b"'
     assert field_term("req", "no_such_field", 1) == "" and field_term("req", "acks", b"x") == ""
     assert compile(resolve_filter("not_lead", {})) and resolve_filter("@slow", {"slow": "latency > 1s"}) == "latency > 1s"
