@@ -300,8 +300,11 @@ def _value(message: Message | None, name: str) -> Any:
 
 
 def throttle_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The throttle time of a sound response: what a malformed one has in its place is none."""
     message = exchange.response_message
-    if message is not None and has_throttle_time(exchange.api_key, exchange.api_version) and message[THROTTLE_TIME] > 0:
+    if message is None or message.trailing or exchange.undecoded is not None:
+        return
+    if has_throttle_time(exchange.api_key, exchange.api_version) and message[THROTTLE_TIME] > 0:
         sizes = {"request_size": exchange.request_size, "response_size": exchange.response_size}
         yield {"throttle_ms": message[THROTTLE_TIME], **sizes}
 

@@ -26,7 +26,7 @@ from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, 
 from ...decoder.schema import facts
 from ..native.accelerator import native
 from ..pcap.packets import MAX_PAYLOAD
-from ..recording.index import CARRIED, CHANGED, CUT, NOTED, Index
+from ..recording.index import CARRIED, CHANGED, CUT, NOTED, SURPLUS, UNDECODED, Index
 from . import bodies
 from .body_tables import BATCHES, RECORD_API_KEYS, THROTTLE_TIME, THROTTLES, has_throttle_time
 from .columns import Column, numpy, pyarrow, schema_of
@@ -119,7 +119,7 @@ class BulkReader:
         np = numpy()
         records = self._index.array()[numbers]
         plain, *there = frame_places(self._data, records)
-        read, left = [np.empty(0)] * 2, ~plain
+        read, left = [np.empty(0)] * 2, ~plain | (records["flags"] & (UNDECODED | SURPLUS) != 0)
         for side in (0, 1):
             read[side] = self._readers(records, side == 0)
             left |= (there[side] >= 0) & (read[side] == _UNREADABLE)

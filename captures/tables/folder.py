@@ -300,6 +300,9 @@ class Folder:
                 if name == SEGMENTS.name:
                     # As it was found: it may have grown meanwhile, and is then read again.
                     (row,) = batch.to_pylist()
+                    # of a compressed capture the row counts what it unpacks to
+                    whole = row["good_bytes"] >= row["size_bytes"]
+                    row["good_bytes"] = segment.size if whole else min(row["good_bytes"], segment.size)
                     row |= {
                         "capture_id": segment.capture_id, "sequence": segment.number, "size_bytes": segment.size,
                         "modified_ns": segment.modified_ns, "path": str(segment.path),

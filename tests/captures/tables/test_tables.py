@@ -299,6 +299,18 @@ def test_throttles_of_a_segment_are_those_of_the_capture(tmp_path: Path) -> None
     assert [row["throttle_ms"] for row in found] == [700, 1 << 24] * 5
 
 
+def test_a_malformed_response_has_no_throttle_time(tmp_path: Path) -> None:
+    """A fault injected into ApiVersions of the demonstration once counted as 1,179 s of throttling."""
+    answer = decoder.encode_response(18, 3, {"api_keys": [{"api_key": key, "max_version": 9} for key in range(20)]}, correlation_id=1)
+    malformed = answer[:6] + answer[12:]
+    read = decoder.Exchange(api_key=18, api_version=3, response=malformed).response_message
+    assert read is not None and read.trailing and read["throttle_time_ms"] > 0
+    with RecordingBuilder(tmp_path / "recording") as recording:
+        recording.exchange("ApiVersions", 3, {}, malformed)
+    (segment,) = tables.find_segments(tmp_path / "recording").segments
+    assert [row for batch in tables.batches("throttles", segment.path) for row in batch.to_pylist()] == []
+
+
 def test_versions_from_the_index_are_those_from_events(tmp_path: Path) -> None:
     """Counted by NumPy in the index, and by what happened on the connections, packet by packet."""
     offers = [{"api_key": key, "min_version": 0, "max_version": 4 + key} for key in (3, 12, 18)]
