@@ -37,28 +37,28 @@ unexport PYTHONDONTWRITEBYTECODE
 .SUFFIXES:
 .PHONY: help demo test everything check fuzz sanitize torture matrix bench lint broker sbom constraints docs docs-serve reference pictures tshark nft chromium java clean
 
-help: ## list these targets
+help: ## list the targets
 	@echo "Barnabas: see, record, replay and break Apache Kafka traffic"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo 'Variables: PYTHON=python3.12 (which Python), ARGS="--headless --seconds 15" (handed on)'
+	@echo 'Variables: PYTHON=python3.12 (which Python to use), ARGS="--headless --seconds 15" (passed on)'
 
 demo: $(VENV)/.demo ## install and run the demonstration (mock brokers, real clients; no Java)
 	@$(BIN)/barnabas demo $(ARGS)
 
-test: $(VENV)/.test tshark nft chromium broker lint check ## lint, types, layers, all unit tests, a thin slice of real ones; installs what they need (minutes)
+test: $(VENV)/.test tshark nft chromium broker lint check ## lint, types, layers, all unit tests and a small part of the real ones; installs what they need (minutes)
 
-everything: $(VENV)/.test tshark nft chromium broker lint sanitize ## every test, also slow variants and all real scenes (most of an hour)
+everything: $(VENV)/.test tshark nft chromium broker lint sanitize ## every test, including slow variants and all real scenes (most of an hour)
 	@echo "==> all tests"
 	@$(BIN)/python -m pytest $(WORKERS) -m 'slow or not slow' $(ARGS)
 
-check: $(VENV)/.test ## the everyday tests only, nothing is installed or linted
+check: $(VENV)/.test ## the everyday tests only, without installing or linting
 	@echo "==> tests"
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-fuzz: $(VENV)/.test ## mutated frames into the decoder, COUNT=100000000 of them (SEED=1)
+fuzz: $(VENV)/.test ## feed mutated frames to the decoder, COUNT=100000000 of them (SEED=1)
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
 
-sanitize: $(VENV)/.test ## the accelerator under gcc's address and undefined-behaviour sanitizers: fuzzed, and without memory
+sanitize: $(VENV)/.test ## the accelerator under gcc's address and undefined-behavior sanitizers: fuzzing, and failing allocations
 	@echo "==> the accelerator under sanitizers"
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.sanitized all --count $(SANITIZED)
 
@@ -72,7 +72,7 @@ torture: $(VENV)/.test tshark broker ## 200 faults in front of three brokers, cu
 matrix: $(VENV)/.test broker ## real clients of many kinds on brokers of nine releases; writes docs/compatibility.md (ARGS="--only kcat,4.3")
 	@PYTHONPATH=tests $(BIN)/python -m matrix $(ARGS)
 
-bench: $(VENV)/.test tshark broker ## every benchmark beside its peers, one after the other, on a machine that does nothing else
+bench: $(VENV)/.test tshark broker ## every benchmark against its peers, one after another, on an otherwise idle machine
 	@for each in $(BENCHES); do echo "==> bench/$$each"; $(BIN)/python bench/$$each || exit; done
 
 lint: $(VENV)/.test ## ruff, spelling, mypy and the layer rules
@@ -92,12 +92,12 @@ lint: $(VENV)/.test ## ruff, spelling, mypy and the layer rules
 
 broker: $(CACHE)/.broker $(CACHE)/broker/classes.jsa ## fetch Apache Kafka for the tests (Java 17, Maven)
 
-sbom: $(VENV)/.test ## what Barnabas is made of, as CycloneDX JSON, into .cache/sbom.cdx.json
+sbom: $(VENV)/.test ## write a software bill of materials (CycloneDX JSON) to .cache/sbom.cdx.json
 	@PYTHONPATH=tests $(BIN)/python -m supply.sbom > $(CACHE)/sbom.cdx.json
 	@echo "==> $(CACHE)/sbom.cdx.json"
 
 # uv asks its own index (UV_DEFAULT_INDEX, if it is not the usual one); no address of it gets into the file
-constraints: $(VENV)/.test ## pin what is installed for the product and its extras, with hashes, in constraints.txt
+constraints: $(VENV)/.test ## pin the installed packages of the product and its extras, with hashes, in constraints.txt
 	@$(BIN)/python -m pip install -q --upgrade --target $(CACHE)/uv uv
 	@$(BIN)/python -m pip list --format freeze --exclude barnabas > $(CACHE)/installed.txt
 	@$(CACHE)/uv/bin/uv pip compile pyproject.toml $(addprefix --extra ,$(PINNED)) --universal --python-version 3.11 --quiet \
@@ -107,7 +107,7 @@ docs: $(VENV)/.docs ## build the documentation site into .cache/site; a broken l
 	@$(SITE) build -q
 	@echo "==> $(CACHE)/site/index.html"
 
-docs-serve: $(VENV)/.docs ## show the documentation site, at http://127.0.0.1:8000, while its pages change
+docs-serve: $(VENV)/.docs ## serve the documentation site at http://127.0.0.1:8000 and reload changed pages
 	@$(SITE) serve
 
 reference: $(VENV)/.test ## write docs/reference.md from docstrings, and docs/detectors.md from the detectors
@@ -115,10 +115,10 @@ reference: $(VENV)/.test ## write docs/reference.md from docstrings, and docs/de
 		PYTHONPATH=tests $(BIN)/python -m docs.site.$$page > $(CACHE)/$$page.md && mv $(CACHE)/$$page.md docs/$$page.md || exit; \
 		echo "==> docs/$$page.md"; done
 
-pictures: $(VENV)/.test ## draw the pictures of the documentation, from a recording of the demonstration
+pictures: $(VENV)/.test ## draw the pictures of the documentation from a recording of the demo
 	@PYTHONPATH=tests $(BIN)/python -m docs.site.pictures
 
-clean: ## remove all that was installed or built here; recordings stay
+clean: ## remove everything installed or built here, except recordings
 	rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
