@@ -9,14 +9,14 @@ from matrix.pair import differences
 from matrix.recording import OF_VERSION_0
 
 REASONS = {
-    "removed-in-kafka-4": ("sent", "True: these clients work with brokers before 4.0, and with later ones by translation."),
+    "removed-in-kafka-4": ("sent", "Correct: these clients work with brokers before 4.0, and with later ones through translation."),
     "client-too-new": (
         "needs brokers of",
-        "Their makers do not support such old brokers; where the table has letters, it works.",
+        "Their developers do not support such old brokers; where the table has letters, they work.",
     ),
     "closed-on-version": ("it serves", "Kafka 4 does this for versions that it dropped (KIP-896)."),
     "api-versions-ignored": (
-        "had offered no version", "kafka-go always requests settings, also directly."
+        "had offered no version", "kafka-go always requests settings, even without the proxy."
     ),
     "closed-without-answer": ("(DescribeConfigs)", "The broker does not know that API."),
     "api-versions-fallback": ("refused ApiVersions v", "The client retries the same version instead of version 0."),
@@ -26,7 +26,7 @@ REASONS = {
         "Metadata v11 between client 'sarama-client'",
         "Kafka 0.9 does not have that version and answers in version 0.",
     ),
-    "corrupt-batch": ("format 2, and Produce v", "The client also does this directly."),
+    "corrupt-batch": ("format 2, and Produce v", "The client also does this without the proxy."),
 }
 """By id of the finding: words that it must have, and why it is no fault of what stands between."""
 

@@ -25,18 +25,19 @@ TAKES = {"group": ["JoinGroup"], "transactions": ["InitProducerId"], "admin": ["
 
 HEAD = f"""# Compatibility
 
-Real clients on real brokers of many releases, directly and through the proxy. `make matrix` (`tests/matrix`) makes this page: every pair runs the same
-small program both ways, and the recording is then read. `make matrix ARGS="--only kafkajs,2.8 --again"` runs a part; `ARGS=--json` prints every pair
-with its versions.
+Real clients on real brokers of many releases, directly and through the proxy. `make matrix` (`tests/matrix`) generates this page: each pair of a client
+and a broker runs the same small program both ways, and the recording is then decoded. `make matrix ARGS="--only kafkajs,2.8 --again"` runs some pairs;
+`ARGS=--json` prints every pair with its versions.
 
-- **{LETTERS["group"]}**: produces plain and gzip records, consumes in a group; the next member resumes after the committed offsets
-- **{LETTERS["transactions"]}**: transactions, one of them aborted, read committed; with group offsets if the client supports that
-- **{LETTERS["admin"]}**: creates a topic with a setting, describes and deletes it
+- **{LETTERS["group"]}** (group): produces plain and gzip records, consumes in a group; the next member resumes after the committed offsets
+- **{LETTERS["transactions"]}** (transactions): produces in transactions, one of which is aborted, and consumes with read_committed; commits group offsets too, if the
+  client supports that
+- **{LETTERS["admin"]}** (admin): creates a topic with a setting, describes it, and deletes it
 
-A letter means the right result directly; after an arrow, with `--translate` ([translation](translation.md)), if that is more. {NOTHING}: nothing; an
-empty cell: not tried. kcat creates no topics; kafka-go has no transactional producer, and Java before 0.11 has neither transactions nor an admin
-client. Translation cannot add what a broker lacks: groups before 0.9 (0.8.2 has no JoinGroup), topic creation by request before 0.10.1, topic settings
-and transactions before 0.11."""
+Letters before an arrow are the steps that gave the right result directly; letters after it, where there are more, with `--translate`
+([translation](translation.md)). A dash means that nothing worked, an empty cell that the pair was not tested. kcat creates no topics; kafka-go has no
+transactional producer, and Java before 0.11 has neither transactions nor an admin client. Translation cannot add what a broker lacks: groups before
+0.9 (0.8.2 has no JoinGroup), topic creation by request before 0.10.1, topic settings and transactions before 0.11."""
 
 ON_TODAYS_JAVA = """ZooKeeper runs with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that it loads) and `zookeeper.4lw.commands.whitelist=ruok`
 (needed since 3.5). Kafka up to 0.10.2 needs the jar of `javax.xml.bind`, which Java 11 removed. Kafka 2.2 and 2.3 do not start on Java 14 or newer:
@@ -68,11 +69,11 @@ def document(everything: dict[str, Any]) -> str:
             lines.append(f"- **{client.name}**: " + "; ".join(f"{api} {ranges(of)}" for api, of in seen))
     needed = "; ".join(f"{stage} needs {' and '.join(apis)}" for stage, apis in TAKES.items())
     translated = {pair: possible(pair, found["translated"]["said"]) for pair, found in pairs.items() if found["translated"]}
-    lines += ["", "## What does not work", "", "The clients' own errors, directly at the broker.", ""]
+    lines += ["", "## What does not work", "", "The clients' own errors, when connected directly to the broker.", ""]
     lines += [*failures({pair: result["direct"] for pair, result in pairs.items()}), ""]
-    lines += [f"With translation, although the broker has these APIs: {needed}.", ""]
+    lines += [f"Failures with translation, although the broker has the APIs that each step needs: {needed}.", ""]
     lines += [*failures(translated), ""]
-    lines += ["## Findings", "", "What `barnabas findings` reports on these recordings, above severity `info`.", ""]
+    lines += ["## Findings", "", "The findings above severity `info` that `barnabas findings` reports on these recordings.", ""]
     lines += findings(pairs.values())
     return "\n".join(lines).rstrip() + "\n"
 
