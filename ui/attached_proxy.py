@@ -74,7 +74,7 @@ class AttachedProxy:
     def directory(self) -> Path:
         """Where it records. Raises `NotRecording`."""
         if self._status.directory is None:
-            raise NotRecording("the proxy does not record: start with --record DIR, or barnabas control record DIR")
+            raise NotRecording("the proxy is not recording: start it with --record DIR, or barnabas control record DIR")
         return self._status.directory
 
     def record(self, directory: Path) -> None:

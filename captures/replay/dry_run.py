@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...decoder.codec.message import Message
 from .mapping import IdMapping, UnknownId
@@ -36,6 +36,27 @@ class PlannedRequest:
     why: str
     renamed: tuple[str, ...]
     mapped: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class PlanSummary:
+    """What would be sent in all: `last_ns` is when the last request is due at the recorded speed."""
+
+    requests: int = 0
+    left_out: int = 0
+    last_ns: int = 0
+    clients: set[str | None] = field(default_factory=set)
+    connections: set[int] = field(default_factory=set)
+
+    def take(self, planned: PlannedRequest) -> None:
+        """Count a request."""
+        if planned.version is None:
+            self.left_out += 1
+            return
+        self.requests += 1
+        self.last_ns = max(self.last_ns, planned.call.due_ns)
+        self.clients.add(planned.call.exchange.client_id)
+        self.connections.add(planned.call.connection)
 
 
 def planned_requests(script: Script, mapping: IdMapping, preparer: Preparer) -> Iterator[PlannedRequest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 LIVE, DIAGNOSIS, RECORDINGS, FAULTS, PROTOCOL = (
-    "Live traffic", "What is wrong", "Recordings", "Break and steer", "The protocol",
+    "Live traffic", "Diagnosis", "Recordings", "Faults and control", "The protocol",
 )  # fmt: skip
 """The panels of ``barnabas --help``."""
 

@@ -53,7 +53,7 @@ def unmatched_lines(misses: list[Miss]) -> list[str]:
     """Requests without a recorded answer: a line for each kind."""
     counts = Counter((miss.what, miss.nearest, miss.nearest_number, miss.done) for miss in misses)
     return [
-        f"not in the cassette: {what}{f', most like it {nearest} (number {number})' if nearest else ''}: {done} ({count}x)"
+        f"not in the cassette: {what}{f', most similar: {nearest} (number {number})' if nearest else ''}: {done} ({count}x)"
         for (what, nearest, number, done), count in counts.items()
     ]
 

@@ -43,7 +43,7 @@ class EmbeddedCluster:
             error = child.error() or "the embedded cluster did not start"
             self.stop()
             if "No module named 'confluent_kafka'" in error:
-                error = f"the embedded cluster comes out of confluent-kafka: {install('demo')}, or name a broker"
+                error = f"the embedded cluster needs confluent-kafka: {install('demo')}, or give a broker"
             raise ClusterFailed(f"{error} (--barnabas-broker HOST:PORT)") from None
         parts = [address.rpartition(":") for address in brokers]
         return [(host, int(port)) for host, _, port in parts]

@@ -51,7 +51,7 @@ def _check(filter: str) -> None:
 
 
 def _exchanges(count: int) -> str:
-    return f"{count} exchange{' is' if count == 1 else 's are'}"
+    return f"{count} exchange{' matches' if count == 1 else 's match'}"
 
 
 class Injected:
@@ -101,7 +101,7 @@ class Injected:
         found = self.hits
         if found < hits:
             when = "before it was removed" if self._removed else f"in {timeout:g} s"
-            raise AssertionError(f"{self} has fired {found} times {when}, not {hits}")
+            raise AssertionError(f"{self} has fired {found} time{'s' * (found != 1)} {when}, not {hits}")
         return found
 
     def remove(self) -> None:
@@ -220,9 +220,9 @@ class Barnabas:
                 action[key] = value
             else:
                 words = (*_CONDITIONS, *_WHEN, *_ACTION)
-                raise ValueError(f"inject: nothing is called {word!r}{nearest(key, words)} (possible: {', '.join(words)})")
+                raise ValueError(f"inject: there is no {word!r}{nearest(key, words)} (possible: {', '.join(words)})")
         if do is not None and action:
-            raise ValueError(f"inject: the action is given twice, by do and by {', '.join(action)}: write all of it into do")
+            raise ValueError(f"inject: the action is given twice, by do and by {', '.join(action)}: put everything into do")
         if not terms:
             raise ValueError('a fault needs a target: api="Produce", or a filter as the first argument')
         name = name or f"fault {len(self.injected) + 1}"
@@ -250,7 +250,7 @@ class Barnabas:
         if node not in found and self._cassette is None:
             found |= self._nodes()
         if node not in found or node < 0:
-            there = ", ".join(map(str, sorted(each for each in found if each >= 0))) or "none is known"
+            there = ", ".join(map(str, sorted(each for each in found if each >= 0))) or "none"
             raise ValueError(f"broker_down: no broker has the id {node}; there are: {there}")
         down = BrokerDown(self, node, found[node])
         self.down.append(down)
@@ -353,7 +353,7 @@ class Barnabas:
         omitted, and so are the effects of the test's own faults unless `injected`."""
         __tracebackhide__ = True
         if at_least not in SEVERITIES:
-            raise ValueError(f"a severity is {', '.join(SEVERITIES)} and not {at_least!r}{nearest(at_least, SEVERITIES)}")
+            raise ValueError(f"a severity is one of {', '.join(SEVERITIES)}, not {at_least!r}{nearest(at_least, SEVERITIES)}")
         wanted = SEVERITIES[: SEVERITIES.index(at_least) + 1]
         return [
             each

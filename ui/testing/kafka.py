@@ -110,7 +110,7 @@ class Node:
         while True:
             if self.process is None or self.process.poll() is not None:
                 code = None if self.process is None else self.process.returncode
-                raise KafkaFailed(f"Kafka node {self.node_id} ended ({code}) at its start{why_ended(self.log_tail())}:\n{self.log_tail()}")
+                raise KafkaFailed(f"Kafka node {self.node_id} exited during startup ({code}){why_ended(self.log_tail())}:\n{self.log_tail()}")
             if answers_api_versions(self.address):
                 return
             if time.monotonic() > deadline:

@@ -109,7 +109,7 @@ def release(version: str) -> KafkaJars:
         raise KafkaFailed(f"{version!r} is not a release of Apache Kafka: write all three numbers, as in 4.3.1")
     if tuple(map(int, version.split("."))) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise KafkaFailed(f"Apache Kafka {version} cannot be started here: the oldest is {oldest}; name one, or start it yourself")
+        raise KafkaFailed(f"Apache Kafka {version} cannot be started here: the oldest is {oldest}; give a newer one, or start it yourself")
     java()
     found = KafkaJars(cache_folder() / version)
     if not found.complete:
@@ -124,7 +124,7 @@ def _fetch(version: str, folder: Path) -> None:
     if mvn is None:
         raise KafkaFailed(
             f"Apache Kafka {version} is not in {folder}, and there is no mvn on the PATH to fetch it: install Maven, or copy "
-            f"the jars of {ARTIFACT}:{version} and of what it needs into that folder"
+            f"the jars of {ARTIFACT}:{version} and of its dependencies into that folder"
         )
     print(f"barnabas: fetching Apache Kafka {version} with Maven into {folder} (about 120 MB, once)", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{version}-", dir=folder.parent) as made:
@@ -136,7 +136,7 @@ def _fetch(version: str, folder: Path) -> None:
                 command, cwd=made, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FETCH_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise KafkaFailed(f"Maven has not fetched Apache Kafka {version} in {FETCH_SECONDS:g} s: is its repository reachable?") from None
+            raise KafkaFailed(f"Maven did not fetch Apache Kafka {version} in {FETCH_SECONDS:g} s: is its repository reachable?") from None
         if done.returncode:
             raise KafkaFailed(_why_not(version, done.stdout + done.stderr))
         if folder.exists():  # somebody removed the jars in it
@@ -148,5 +148,5 @@ def _why_not(version: str, output: str) -> str:
     errors = [line.partition("[ERROR]")[2].strip() for line in output.splitlines() if "[ERROR]" in line]
     first = next(filter(None, errors), output.strip()[:500])
     if re.search(rf"Could not find artifact \S*:{re.escape(version)}|{re.escape(version)} was not found", output):
-        return f"Maven finds no Apache Kafka {version} ({ARTIFACT}): name a version that was released, for example 4.3.1. Its message: {first}"
-    return f"Maven cannot fetch Apache Kafka {version}: is its repository reachable (~/.m2/settings.xml)? Its message: {first}"
+        return f"Maven cannot find Apache Kafka {version} ({ARTIFACT}): give a released version, for example 4.3.1. Maven's message: {first}"
+    return f"Maven cannot fetch Apache Kafka {version}: is its repository reachable (~/.m2/settings.xml)? Maven's message: {first}"

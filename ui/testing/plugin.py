@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--barnabas-broker",
         metavar="HOST:PORT[,HOST:PORT...]",
-        help="the cluster behind the fixture `barnabas`; without it librdkafka's mock brokers are started",
+        help="the cluster behind the fixture `barnabas` (default: librdkafka's mock brokers)",
     )
     group.addoption(
         "--barnabas-kafka",
@@ -52,12 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{MARKER}: the fixture `barnabas` answers from a recording instead of a cluster; on_miss: what clients get for what "
-        "was not recorded (fail: an error, passthrough, record); unmatched, unused: whether the test fails or is allowed such "
-        "requests, and recorded answers that were not used; contents: check, or a function of a record, compares what is produced",
+        f"{MARKER}: the fixture `barnabas` answers from a recording instead of a cluster; on_miss: what happens to requests "
+        "that were not recorded (fail: an error, passthrough, record); unmatched, unused: fail the test for such requests, and "
+        "for recorded answers that were not used, or allow them; contents: check, or a function of a record, to compare "
+        "produced records",
     )
     if config.getoption("--barnabas-kafka") and config.getoption("--barnabas-broker"):
-        raise pytest.UsageError("--barnabas-kafka and --barnabas-broker name two clusters: leave one of them out")
+        raise pytest.UsageError("--barnabas-kafka and --barnabas-broker exclude each other: give only one")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -191,7 +192,7 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addr
         file, on_miss, unmatched, unused, contents = arguments(*marker.args, **marker.kwargs)
     except TypeError as error:
         wrong = str(error).partition("() ")[2]  # behind the name of the function
-        text = f"the marker is {MARKER}; it is used wrongly: {wrong}"
+        text = f"wrong use of the marker {MARKER}: {wrong}"
         raise pytest.fail.Exception(text, pytrace=False) from None
     known = {"on_miss": (on_miss, ON_MISS), "unmatched": (unmatched, OUTCOMES), "unused": (unused, OUTCOMES)}
     if not callable(contents):
@@ -201,7 +202,7 @@ def _cassette(request: pytest.FixtureRequest, marker: pytest.Mark, cluster: Addr
             pytest.fail(f"{name} is {', '.join(values)} and not {value!r}", pytrace=False)
     path = Path(file) if Path(file).is_absolute() else request.path.parent / file
     if on_miss != "record" and not path.exists():
-        pytest.fail(f"there is no cassette {path}; on_miss='record' makes it", pytrace=False)
+        pytest.fail(f"there is no cassette {path}; on_miss='record' creates it", pytrace=False)
     broker = None
     if on_miss != "fail":
         broker = cluster()[0]

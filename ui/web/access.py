@@ -40,9 +40,9 @@ class Access:
             raise AccessRefused(403, "this host name does not belong to this server: use 127.0.0.1 or localhost")
         if TOKEN in query:
             if not _same(query[TOKEN], self.token):
-                raise AccessRefused(403, "the token is wrong: open the address that barnabas has printed")
+                raise AccessRefused(403, "the token is wrong: open the address that barnabas printed")
         elif not _same(cookies.get(self.cookie, ""), self.ticket):
-            raise AccessRefused(403, "the token is missing: open the address that barnabas has printed")
+            raise AccessRefused(403, "the token is missing: open the address that barnabas printed")
 
     def check_socket(self, headers: Mapping[str, str]) -> None:
         """`AccessRefused` if a websocket does not come from a page of this server; `check` counts besides."""

@@ -58,7 +58,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         ((*EXPORT, "-o", "nowhere/x.csv"), "nowhere/x.csv cannot be written"),
         # the proxy
         (("proxy", "--broker", "nonsense:port"), "is not HOST:PORT"),
-        (("proxy", "--broker", "kafka:99999"), "99999 is not a port; ports end at 65535"),
+        (("proxy", "--broker", "kafka:99999"), "99999 is not a port; the highest port is 65535"),
         ((*PROXY, "--rules", "nothing.yaml"), "nothing.yaml"),
         ((*PROXY, "--record", "/dev/null/x"), "cannot record into"),
         (("proxy", "--config", "nothing.toml"), "nothing.toml cannot be read"),

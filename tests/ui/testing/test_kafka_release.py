@@ -45,7 +45,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ({"java": ""}, "4.3", "'4.3' is not a release of Apache Kafka: write all three numbers, as in 4.3.1"),
         ({"java": ""}, "../../4.3.1", "is not a release of Apache Kafka"),
         ({"java": ""}, "0.9.0", "the oldest is 3.9.0"),
-        ({"java": "", "mvn": f"echo '{MISSING}'; exit 1"}, "9.9.9", "Maven finds no Apache Kafka 9.9.9 .*: name a version that was released"),
+        ({"java": "", "mvn": f"echo '{MISSING}'; exit 1"}, "9.9.9", "Maven cannot find Apache Kafka 9.9.9 .*: give a released version"),
         ({"java": "", "mvn": f"echo '{CUT_OFF}'; exit 1"}, "4.3.1", "cannot fetch .*is its repository reachable.*Connection refused"),
     ],
 )
@@ -97,4 +97,4 @@ def test_the_run_ends_with_the_reason_and_no_test_runs(path: Path, pytester: pyt
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     assert "--barnabas-kafka 4.3.1: no java in JAVA_HOME" in found.stderr.str()
     found = pytester.runpytest_inprocess(*options, "--barnabas-broker", "127.0.0.1:9092")
-    assert "name two clusters" in found.stderr.str()
+    assert "exclude each other" in found.stderr.str()

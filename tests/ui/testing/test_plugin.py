@@ -262,7 +262,7 @@ def test_wrong_arguments_are_reported_where_they_are_written(online: Session, of
     assert "no API is called 'Prodce', did you mean Produce?" in online.failure("test_a_wrong_fault")
     assert "'=' alone means nothing" in online.failure("test_a_wrong_filter")
     assert "passthrough, record and not 'fial'" in offline.output
-    assert "it is used wrongly: missing 1 required positional argument: 'file'" in offline.output
+    assert "contents='ignore'): missing 1 required positional argument: 'file'" in offline.output
     # What is wrong is a line of the test: nothing is shown of the inside.
     for inside in ("given.py", "fixture.py", "plugin.py"):
         assert inside not in online.output and inside not in offline.output
@@ -271,18 +271,18 @@ def test_wrong_arguments_are_reported_where_they_are_written(online: Session, of
 def test_a_failing_test_shows_the_traffic(online: Session) -> None:
     shown = online.failure("test_more_than_expected")
     assert "Kafka traffic through barnabas" in shown and "Produce v" in shown and "shop" in shown
-    assert "2 exchanges are api == Produce, not at most 1" in shown
+    assert "2 exchanges match api == Produce, not at most 1" in shown
     assert "fault 'fault 1'" in shown and "2 hits" in shown
     assert sum("Produce v" in line and line.endswith("[fault 1]") for line in shown.splitlines()) >= 2
     fewer = online.failure("test_fewer_than_expected")
-    assert "0 exchanges are api == Produce and topic == payments, not 1 or more; there are:" in fewer
+    assert "0 exchanges match api == Produce and topic == payments, not 1 or more; there are:" in fewer
     assert any("Produce v" in line and line.endswith("[slow]") for line in fewer.splitlines())
 
 
 def test_what_was_recorded_is_served_offline(offline: Session) -> None:
     assert offline.status == 1 and offline.outcomes["PASSED"] >= {"test_served"}, offline.output
     assert "test_served" not in offline.outcomes.get("ERROR", ())
-    assert "on_miss='record' makes it" in offline.output
+    assert "on_miss='record' creates it" in offline.output
 
 
 def test_a_cassette_that_does_not_fit_fails_the_test(offline: Session) -> None:

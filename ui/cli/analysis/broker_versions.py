@@ -45,8 +45,8 @@ def ask_cluster(address: Address) -> ClusterVersions:
     first, nodes = _ask(address, metadata=True)
     if nodes is None:
         found.problems.append(
-            f"{show(address)} answered ApiVersions and not Metadata, as a listener with SASL does before "
-            "authentication: the other brokers of its cluster were not asked"
+            f"{show(address)} answered ApiVersions but not Metadata, as a listener with SASL does before "
+            "authentication: the other brokers of its cluster were not queried"
         )
         found.brokers.append(first)
         return found
@@ -116,12 +116,12 @@ def _ask_frame(connection: socket.socket, request: bytes) -> bytes:
             raise _Closed
         size = int.from_bytes(head, "big")
         if not 4 <= size <= _MAX_ANSWER:
-            raise DecodeError(f"what answers is not a Kafka broker (its first bytes are {head.hex(' ')})")
+            raise DecodeError(f"the server is not a Kafka broker (its response starts with {head.hex(' ')})")
         frame = _read(connection, size)
     except (ConnectionResetError, BrokenPipeError):
         raise _Closed from None
     if frame[:4] != request[4:8]:
-        raise DecodeError("what answers is not a Kafka broker (it does not return the correlation id)")
+        raise DecodeError("the server is not a Kafka broker (it does not return the correlation id)")
     return frame
 
 
@@ -138,8 +138,8 @@ def _read(connection: socket.socket, size: int) -> bytes:
 def _why_closed(address: Address) -> str:
     if _speaks_tls(address):
         return (
-            f"{show(address)} uses TLS, and this command asks in plain text only: give it a listener without TLS, or "
-            "a capture of a client there"
+            f"{show(address)} uses TLS, but this command supports plain text only: give it a listener without TLS, or "
+            "a capture of a client that uses this broker"
         )
     try:
         with socket.create_connection(address, TIMEOUT) as connection:
@@ -147,7 +147,7 @@ def _why_closed(address: Address) -> str:
     except (OSError, DecodeError, _Closed):
         return (
             f"{show(address)} closes the connection on ApiVersions: it is not a Kafka broker, or it refuses this "
-            "client; its log has the reason"
+            "client; see its log for the reason"
         )
     return (
         f"{show(address)} is a Kafka broker older than 0.10.0: it answers Metadata v0 and closes the connection on "

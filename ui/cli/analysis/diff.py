@@ -33,7 +33,7 @@ class GroupBy(StrEnum):
     API = "api"
     CLIENT = "client"
     SCOPE = "scope"
-    """by what a request belongs to: a group, a transaction, the records of a topic, the cluster"""
+    """by what requests belong to: a group, a transaction, the records of a topic, the cluster"""
 
 
 class FailOnLevel(StrEnum):
@@ -64,7 +64,7 @@ def diff(
         FailOnLevel | None, typer.Option("--fail-on", help="Exit with status 1 if there is a difference of this level or worse.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show everything, including what timing explains, such as polls, retries and offsets.")
+        bool, typer.Option("--all", help="Show everything, including differences that timing explains, such as polls, retries and offsets.")
     ] = False,
 ) -> None:
     """Compare two recordings: the same program with two brokers, two versions of one client, before and after a change.
@@ -147,15 +147,15 @@ def _print(console: Console, report: DiffReport, by: GroupBy, everything: bool) 
         words += f" on {counted(side.connections, 'connection')}"
         console.print(Text(f"{letter}  {visible(side.name)}: {words}" + (f"; errors: {errors}" if errors else "")))
     for theirs, ours in sorted(report.names.items()):
-        console.print(Text(f"   {visible(theirs)} in B is taken for {visible(ours)} in A", "dim"))
+        console.print(Text(f"   {visible(theirs)} in B corresponds to {visible(ours)} in A", "dim"))
     for name, differences in _grouped(report, by, everything).items():
         console.print(Text(f"\n{visible(name)}", "bold"))
         for found in differences:
             console.print(_line(found, by))
     if (noise := _noise(report)) and not everything:
-        console.print(Text(f"\n{counted(noise, 'difference')} of timing not shown; --all shows everything", "dim"))
+        console.print(Text(f"\n{counted(noise, 'difference')} caused by timing not shown; --all shows everything", "dim"))
     if not report.above(Level.LOW):
-        console.print(Text("\nno differences other than those of timing", "green"))
+        console.print(Text("\nno differences other than those caused by timing", "green"))
     for note in report.notes:
         console.print(Text(f"\n{visible(note)}"))
     latencies = Table(box=None, pad_edge=False, title_justify="left")
@@ -205,9 +205,9 @@ def html(report: DiffReport, by: GroupBy, everything: bool) -> str:
         headings = ("level", "what", "A", "B", "times", "where", "numbers")
         parts.append(f"<h2>{text(name)}</h2>" + table(headings, map(_row, differences)))
     if not groups:
-        parts.append("<p>No differences other than those of timing.")
+        parts.append("<p>No differences other than those caused by timing.")
     if (noise := _noise(report)) and not everything:
-        parts.append(f"<p class=dim>{noise} differences of timing are left out.")
+        parts.append(f"<p class=dim>{counted(noise, 'difference')} caused by timing not shown.")
     parts += [f"<p>{text(note)}" for note in report.notes]
     latencies = (row(text(api), *((cell, "number") for cell in cells)) for api, *cells in _latencies(report))
     return page("barnabas diff", [*parts, "<h2>Requests and latencies</h2>", table(LATENCIES, latencies)])

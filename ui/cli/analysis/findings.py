@@ -59,7 +59,7 @@ def findings(
     injected: Annotated[
         bool, typer.Option("--injected", help="Include the effects of fault rules and plugins, as noted in the recording.")
     ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, what each looks for.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, and what each looks for.")] = False,
     local: Local = False,
 ) -> None:
     """Print the problems in a capture: what was seen, why it matters, what to do, and where.
@@ -74,7 +74,7 @@ def findings(
         _list(as_json)
         return
     if not captures:
-        raise Failure("which capture? Give a recording's directory or a file (or --list for what is looked for)")
+        raise Failure("which capture? Give a recording's directory or a file (or --list to list the detectors)")
     wanted, least = _detector_ids(only, exclude), choice_of(Severity, min_severity, "--min-severity")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     part = None if filter_ is None else CutSelection(compiled(filter_))
@@ -82,7 +82,7 @@ def findings(
         if len(captures) > 1:
             raise Failure("--follow takes one capture")
         if part is not None:
-            raise Failure("--filter reads a capture twice, --follow never reaches its end: give only one of them")
+            raise Failure("--filter reads a capture twice, but --follow never reaches the end: give only one of them")
         found = _follow(captures[0], wanted, least, as_json, injected)
     else:
         found = _inspect(captures, wanted, least, as_json, injected, part)

@@ -81,8 +81,8 @@ def _title(client: ObservedClient) -> Text:
 
     asks = {
         "asks": "negotiates",
-        "unanswered": "asks ApiVersions, not answered",
-        "never": "never asks ApiVersions",
+        "unanswered": "sends ApiVersions, gets no response",
+        "never": "never sends ApiVersions",
         "unknown": "began before the capture",
     }[client.negotiation]
     return Text.assemble(
@@ -98,7 +98,7 @@ def _table(client: ObservedClient) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name, justify in (("key", "right"), ("API", "left"), ("used (requests)", "left"), ("offered", "left")):
         table.add_column(name, justify=justify, no_wrap=name != "used (requests)")  # type: ignore[arg-type]
-    for name in ("known here", "highest both", "limit", "refused"):
+    for name in ("known here", "highest common", "limit", "refused"):
         table.add_column(name)
     for row in matrix(client):
         table.add_row(*_cells(row), style="red" if row.refused else None)
@@ -194,7 +194,7 @@ def _print_brokers(console: Console, found: list[ObservedBroker], node_ids: dict
     for broker in found:
         node = f"  node {node_ids[broker.address]}" if broker.address in node_ids else ""
         guess = f"Kafka {broker.guess}" if broker.guess else "only refused"
-        console.print(f"{visible(broker.address)}{node}  {guess}, by what it offers ({len(broker.offered)} APIs)")
+        console.print(f"{visible(broker.address)}{node}  {guess}, inferred from what it offers ({len(broker.offered)} APIs)")
     differing = _differing(found)
     if differing:
         console.print(

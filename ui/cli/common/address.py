@@ -18,7 +18,7 @@ def parse(text: str, option: str, *, port: int | None = None) -> Address:
     number = int(match[3]) if match and match[3] else port
     host = (match[1] or match[2]) if match else ""
     if host and number is not None and number > 65535:
-        raise Failure(f"{option} {text!r}: {number} is not a port; ports end at 65535")
+        raise Failure(f"{option} {text!r}: {number} is not a port; the highest port is 65535")
     if not match or number is None or not host:
         raise Failure(f"{option} {text!r} is not HOST:PORT; for example: {option} 127.0.0.1:9092")
     return host, number

@@ -17,7 +17,7 @@ STATUS = {
     "1": "The output could not be written: the disk is full or broken.",
     "2": "Wrong usage, or an error you can fix: one line on standard error gives the cause, the place and the remedy.",
     "130": "Ended by Ctrl-C.",
-    "141": "The reader of the output has gone, as with `| head`.",
+    "141": "The reader of the output closed it, as with `| head`.",
 }
 """What every command may end with."""
 

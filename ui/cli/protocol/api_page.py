@@ -241,7 +241,7 @@ def _diagram(kind: str, key: int, version: int) -> str:
     of = plan(kind, key, version)
     header = extra_plan("headers", f"{kind.capitalize()}Header", of.header_version).root
     notes = _Notes(key, kind, version_history.first_versions(kind, key))
-    size = '<div class="field"><b>size</b><small>int32, 4 bytes: of all that follows</small></div>'
+    size = '<div class="field"><b>size</b><small>int32, 4 bytes: size of what follows</small></div>'
     head = f'<div class="struct"><small>header v{of.header_version}</small>{_boxes(header, HEADER, None)}</div>'
     return f'<div class="wire">{size}{head}</div>\n{_boxes(of.root, "", notes)}'
 
@@ -259,7 +259,7 @@ def _boxes(struct: StructPlan, prefix: str, of: _Notes | None) -> str:
     boxes = [_box(field, prefix, of) for field in struct.fields[: struct.untagged]]
     if struct.flexible:
         tagged = [_box(field, prefix, of) for field in struct.fields[struct.untagged :]]
-        words = "<b>tagged fields</b> <small>uvarint: how many; of each tag, size (uvarints) and value</small>"
+        words = "<b>tagged fields</b> <small>number (uvarint); for each: tag and size (uvarints), value</small>"
         inside = f'<div class="wire">{"".join(tagged)}</div>' if tagged else ""
         boxes.append(f'<div class="{"struct" if tagged else "field"} tags">{words}{inside}</div>')
     return f'<div class="wire">{"".join(boxes) or "no fields"}</div>'
@@ -284,7 +284,7 @@ def _encoding(field: FieldPlan) -> str:
         each = f", {SIZES[name]} bytes each" if name in SIZES else ""
         return f"array of {name}{each}: number of items ({'uvarint, + 1' if field.compact else 'int32'})"
     if field.struct:
-        return f"{name}{': a mark (int8), then its fields' if field.nullable else ''}"
+        return f"{name}{': a presence byte (int8), then its fields' if field.nullable else ''}"
     if name in SIZES:
         return f"{name}, {SIZES[name]} byte{'s' * (SIZES[name] > 1)}"
     length = "uvarint, + 1" if field.compact else "int16" if name == "string" else "int32"

@@ -54,7 +54,7 @@ def explain(
     try:
         found = texts.find(word)
     except texts.UnknownTerm as unknown:
-        near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known are {_KINDS_OF_EACH}"
+        near = f"did you mean {' or '.join(unknown.near)}?" if unknown.near else f"known: {_KINDS_OF_EACH}"
         raise Failure(f"unknown name {visible(word)}; {near}") from None
     if as_json:
         print_json({"word": word, "found": [_plain(each) for each in found]})
@@ -106,10 +106,10 @@ def _error(error: ErrorText) -> Iterator[str]:
     retry = "" if error.code == 0 else ", retriable" if error.retriable else ", not retriable"
     yield _head(f"{error.name}", f"error {error.code}{retry}")
     yield from _wrapped(error.what)
-    yield from _part("Why it comes", [f"{c.api}: {c.text}" if c.api else c.text for c in error.causes])
+    yield from _part("Causes", [f"{c.api}: {c.text}" if c.api else c.text for c in error.causes])
     yield from _part("What to do", error.do)
-    carriers = ["every API"] if error.every else list(error.apis) or ["no API of today; see above"]
-    yield from _part("Who answers it", [", ".join(carriers)], marks=False)
+    carriers = ["every API"] if error.every else list(error.apis) or ["no current API; see above"]
+    yield from _part("Returned by", [", ".join(carriers)], marks=False)
     yield from _part("Introduced or changed by", [_kip_names(error.kips)] if error.kips else [], marks=False)
     yield from _also(error.see, error.alias, error.kips)
     yield from _once(error.former)
@@ -122,7 +122,7 @@ def _api(api: ApiText) -> Iterator[str]:
     yield from _wrapped(api.purpose)
     if api.waits:
         yield from _part("Its response may be delayed", [api.waits], marks=False)
-    yield from _part("Worth knowing", api.notes)
+    yield from _part("Notes", api.notes)
     yield from _part("Versions", list(_versions(api)), marks=False)
     for name, fields in (("Request", api.request), ("Response", api.response)):
         yield from _part(name, [], always=True)

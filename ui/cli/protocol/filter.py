@@ -94,7 +94,7 @@ def _reads(wanted: Filter) -> str:
     from ....decoder.schema import facts
 
     if wanted.index_only:
-        return "decided by the index, nothing is decoded"
+        return "decided by the index alone; nothing is decoded"
     sides = [f"{need}s" for need in (Need.REQUEST, Need.RESPONSE) if need in wanted.needs]
     if not sides:
         return "decided by the index and by what clients and brokers report when they connect"

@@ -24,7 +24,7 @@ Api = Annotated[
     str, typer.Option("--api", help="The name or key of the message's API.", metavar="API", autocompletion=api_names)
 ]
 ApiVersion = Annotated[
-    int | None, typer.Option("--api-version", help="The version of the message; encode takes the newest by default.", metavar="N")
+    int | None, typer.Option("--api-version", help="The version of the message; encode uses the newest by default.", metavar="N")
 ]
 
 

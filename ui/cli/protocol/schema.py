@@ -114,7 +114,7 @@ def show(
 
     if (draft := draft_of(api, version)) is not None:
         if html_file is not None:
-            raise Failure("--html is for the versions of Kafka's releases, and this is a draft: leave --html out")
+            raise Failure("--html supports only versions of Kafka's releases, and this is a draft: leave out --html")
         _show_draft(draft)
         return
     try:

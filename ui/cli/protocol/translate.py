@@ -47,7 +47,7 @@ def translate(
 def _lines(bridge: Bridge, everything: bool) -> list[str]:
     lines = []
     if everything and bridge.served:
-        lines.append(f"{_ranges(bridge.served)} as {'it is' if len(bridge.served) == 1 else 'they are'}")
+        lines.append(f"{_ranges(bridge.served)} unchanged")
     own = [version for version, target in bridge.translated if version == target]
     if own:
         lines.append(f"{_ranges(own)} answered by the proxy")

@@ -118,32 +118,32 @@ def clusters(
 
 EXAMPLE = """\
 # Barnabas in front of two clusters:  barnabas proxy --config barnabas.toml
-# Is it right?                        barnabas proxy --config barnabas.toml --check
+# Validate this file:                 barnabas proxy --config barnabas.toml --check
 #
 # Keys are the options of `barnabas proxy` without the dashes in front; `barnabas proxy --help` explains them.
-# Paths are relative to this file. What stands before the first [[cluster]] holds for all of them.
+# Paths are relative to this file. Keys before the first [[cluster]] apply to all clusters.
 
-connect-seconds = 10          # for a connection to a broker
-idle-seconds = 0              # close connections without a byte for so long; 0: never
-max-connections = 0           # of each cluster, more clients wait; 0: as many as the system allows
+connect-seconds = 10          # time limit for connecting to a broker
+idle-seconds = 0              # close connections that have been idle for this long; 0: never
+max-connections = 0           # per cluster; more clients wait; 0: as many as the system allows
 # max-brokers = 1000          # brokers that get a listener
-# broker-expiry = 900         # close listeners of brokers that no response has named for so long; 0: never
-# upstream-allow = ["10.0.0.0/8:9092"]  # connect to brokers there only, besides `broker`
+# broker-expiry = 900         # close the listener of a broker that no response has named for this long; 0: never
+# upstream-allow = ["10.0.0.0/8:9092"]  # connect only to `broker` and to brokers in these networks
 # workers = 4                 # relay processes of each cluster, for machines with many cores
 
 [[cluster]]
-name = "orders"               # in front of every line about this cluster
-broker = "127.0.0.1:9092"     # some of its brokers ("a:9092,b:9092"); the others are found
+name = "orders"               # precedes every line about this cluster
+broker = "127.0.0.1:9092"     # some of its brokers ("a:9092,b:9092"); the others are discovered
 listen = "127.0.0.1:19092"    # clients' bootstrap.servers; brokers get the ports that follow
 record = "recordings/orders"  # leave out to record nothing
 # keep-size = "10GB"           # of the recording: the oldest segments are removed
 # keep-time = "7d"
 # snaplen = "4KiB"             # keep only the beginning of every frame
-# flight = "flights/orders"    # keep the last minutes, and write them out when something happens
+# flight = "flights/orders"    # keep the last minutes, and write them here when triggered
 # flight-on = ["err == NOT_LEADER_OR_FOLLOWER"]
 # rules = "orders-rules.yaml" # read again on SIGHUP
-# lossless = true             # rather slow traffic down than miss any of it in the recording
-# pretend = "2.8"             # to clients, brokers are of this release; cap = ["Fetch=11"], translate = true
+# lossless = true             # slow traffic down rather than lose any of it from the recording
+# pretend = "2.8"             # present brokers to clients as this release; also: cap = ["Fetch=11"], translate = true
 # findings = true             # print what is wrong in the traffic
 
 [[cluster]]
@@ -153,7 +153,7 @@ listen = "127.0.0.1:19192"
 # broker-tls = true           # TLS to the brokers ...
 # broker-ca = "ca.pem"        # ... whose certificates this authority has signed
 
-# Without any address rewriting, for the clients that `barnabas transparent up` brings here (Linux):
+# Without any address rewriting, for the clients that `barnabas transparent up` redirects here (Linux):
 # [[cluster]]
 # name = "all"
 # transparent = "redirect"

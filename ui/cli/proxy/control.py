@@ -132,7 +132,7 @@ def failure_of(error: ControlError) -> Failure:
     """The error as a user of commands understands it."""
     if error.status == 401:
         return Failure(
-            "the token is missing or wrong: the proxy printed at its start which file holds it; "
+            "the token is missing or wrong: the proxy printed the token's file when it started; "
             f"barnabas control --token-file FILE ..., or set {TOKEN_VARIABLE}"
         )
     return Failure(str(error))

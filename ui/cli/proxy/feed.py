@@ -38,7 +38,7 @@ def feed(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Print only the totals, every second.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for a proxy that does not answer yet.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the proxy answers.")] = False,
     filter_: FilterText = None,
     seconds: Seconds = None,
     local: Local = False,
@@ -71,7 +71,7 @@ def joined_token(address: str, token_file: Path | None = None) -> tuple[Address,
     if token is None:
         raise Failure(
             f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
-            "the proxy prints where its token is when it starts"
+            "the proxy prints the token's file when it starts"
         )
     return where, token
 

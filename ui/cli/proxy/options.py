@@ -338,7 +338,7 @@ def snaplen(size: str) -> int | None:
     found = int(size) if size.strip().isdecimal() else amounts.size(size, "--snaplen")
     if not LEAST_SNAPLEN <= found <= MOST_SNAPLEN:
         raise Failure(
-            f"--snaplen {size}: give {LEAST_SNAPLEN} bytes(a request's header) to {MOST_SNAPLEN >> 10} KiB; "
+            f"--snaplen {size}: give {LEAST_SNAPLEN} bytes (a request's header) to {MOST_SNAPLEN >> 10} KiB; "
             "leave it out to keep whole frames"
         )
     return found

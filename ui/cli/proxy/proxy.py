@@ -66,7 +66,7 @@ def proxy(
         given = {name for name in context.params if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
         clusters = config_file.clusters(config, options, given, cluster)
     if check:
-        print(f"{config}: fine, {len(clusters)} cluster{'' if len(clusters) == 1 else 's'}")
+        print(f"{config}: valid, {len(clusters)} cluster{'' if len(clusters) == 1 else 's'}")
         return
     if screen and len(clusters) > 1:
         raise Failure("--ui shows one cluster, and the config file has several")

@@ -70,7 +70,8 @@ def check(
         typer.echo(
             f"warning: {visible(rule.name)!r} never fires: {visible(other.name)!r} "
             f"{'comes first, ' if rules.index(other) < rules.index(rule) else 'is decided by the request, '}"
-            "always fires, and matches all that it matches; put it behind, or give it a 'when'"
+            f"always fires, and matches everything that {visible(rule.name)!r} matches; move {visible(other.name)!r} "
+            "down, or give it a 'when'"
         )
     produce = facts.api_key("Produce")
     for rule in rules:
@@ -80,7 +81,7 @@ def check(
         if not any(isinstance(each, Error) and each.repeats_batches for each in rule.do):
             continue
         typer.echo(
-            f"warning: {visible(rule.name)!r} can make records stand twice in the log: the broker appends the batch, and an "
+            f"warning: {visible(rule.name)!r} can duplicate records in the log: the broker appends the batch, and an "
             "idempotent producer may send it again as a new one; use 'broker: skipped' (docs/rules.md, Idempotent producers)"
         )
     typer.echo(f"ok: {len(rules)} rule{'s' if len(rules) != 1 else ''}")
@@ -91,7 +92,7 @@ def _reach(rule: Rule) -> str:
 
     keys = rule.filter.apis()
     if keys is None:
-        about = "requests of every API are looked at"
+        about = "requests of every API are examined"
     else:
         names = sorted(facts.api_name(key) for key in keys)
         about = (
@@ -99,7 +100,7 @@ def _reach(rule: Rule) -> str:
             if names
             else "never true"
         )
-    return about + (", decided when the response is there" if rule.late else "")
+    return about + (", decided when the response arrives" if rule.late else "")
 
 
 def yaml_line(rule: Rule) -> str:

@@ -85,7 +85,8 @@ def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: 
         except KeyboardInterrupt:
             if not quiet:
                 print(
-                    "stopping: responses in flight are waited for, 5 s at most; Ctrl-C again cuts them", file=sys.stderr
+                    "stopping: waiting up to 5 s for responses in flight; press Ctrl-C again to stop at once",
+                    file=sys.stderr,
                 )
         finally:
             stop_all([cluster.proxy for cluster in clusters])
@@ -100,7 +101,7 @@ def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: 
         record = cluster.config.record
         if record is not None and not as_json and not quiet:
             print(
-                f"{cluster.prefix}recorded to {record}; look at it with: barnabas ui {record}, "
+                f"{cluster.prefix}recorded to {record}; next: barnabas ui {record}, "
                 f"or: barnabas findings {record}"
             )
     if any(cluster.proxy.failed for cluster in clusters):
@@ -119,11 +120,11 @@ def stop_all(proxies: Sequence[Proxy]) -> None:
 def bootstrap_line(config: ProxyConfig, address: Address) -> str:
     """Where clients begin; `address`: where the proxy listens."""
     if config.transparent:
-        return "clients: the brokers' own addresses; bring them here with: barnabas transparent up"
+        return "clients: the brokers' own addresses; redirect them here with: barnabas transparent up"
     if config.tls is not None and config.tls.sni_suffix:
         name = config.tls.sni_suffix.lower().strip(".")
-        names = f"{name} and broker-ID.{name} have to lead to {address[0]}"
-        return f"clients: bootstrap.servers={show((name, address[1]))} ({names}, in the DNS or their /etc/hosts)"
+        names = f"{name} and broker-ID.{name} must resolve to {address[0]}"
+        return f"clients: bootstrap.servers={show((name, address[1]))} ({names}, in DNS or their /etc/hosts)"
     return f"clients: bootstrap.servers={show(address)}"
 
 
@@ -135,7 +136,7 @@ def feed_advice(meter: MeterSockets | None, config: MeterConfig | None) -> str |
         return f"live feed: barnabas feed {show(meter.feed)} (with the same token)"
     path = store_token(meter.feed[1], meter.feed_token)
     if path is None:
-        return f"the token of the live feed cannot be left for barnabas feed: set {TOKEN_VARIABLE} for both"
+        return f"the token of the live feed cannot be stored for barnabas feed: set {TOKEN_VARIABLE} for both"
     atexit.register(path.unlink, missing_ok=True)
     return f"live feed: barnabas feed {show(meter.feed)} (elsewhere, or as another user: with the token in {path})"
 
@@ -193,7 +194,7 @@ class Findings:
 
         console = findings_console()
         if not self._last:
-            console.print(f"{self._prefix}nothing was found wrong with the traffic")
+            console.print(f"{self._prefix}no problems found in the traffic")
             return
         console.print(f"{self._prefix}found in this run: {len(self._last)}")
         for event in sorted(self._last.values(), key=lambda e: (-Severity(e.severity).rank, -e.count)):

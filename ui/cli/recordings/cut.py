@@ -128,5 +128,5 @@ def _numbers(text: str) -> tuple[int, int]:
     if not match[1]:
         first = 1
     if first > last or first < 1:
-        raise Failure(f"--exchanges {text}: numbers begin with 1, and the first is not above the last")
+        raise Failure(f"--exchanges {text}: numbers start at 1, and the first must not be above the last")
     return first, last

@@ -77,7 +77,7 @@ def merge(
         lines = [summary_line(writer, f" from {counted(len(sources), 'capture')}", output)]
         if merged.renamed:
             lines.append(
-                f"{counted(merged.renamed, 'connection')} had the same ends as another: their clients end with #N"
+                f"{counted(merged.renamed, 'connection')} had the same addresses as another: #N was added to their clients"
             )
         print_summary(as_json, summary, lines)
 

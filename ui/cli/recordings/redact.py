@@ -31,7 +31,7 @@ _LEFT_SHOWN = 5
 class KindOptions:
     """What is replaced, by the names of `RedactionKind`."""
 
-    PANEL = "What to replace (everything, if nothing is named)"
+    PANEL = "What to replace (default: everything)"
 
     keys: Annotated[bool, option("Keys of records.")] = False
     values: Annotated[bool, option("Values of records.")] = False
@@ -181,17 +181,17 @@ def _lines(writer: Writer, redaction: Redaction, verdict: Verification | None, o
     counts = redaction.counts
     replaced = ", ".join(f"{count} {kind}" for kind, count in redaction.distinct.items() if count)
     lines = [summary_line(writer, "", output)]
-    lines.append(f"replaced: {replaced or 'no names'}; {counted(counts['records'], 'record')} gone over")
+    lines.append(f"replaced: {replaced or 'no names'}; {counted(counts['records'], 'record')} processed")
     if counts["blanked_bytes"] or counts["telemetry"]:
         telemetry = f", {counts['telemetry']} telemetry pushes emptied" if counts["telemetry"] else ""
         lines.append(
             f"blanked, because its content is unknown: {counts['blanked_bytes']:,} bytes, "
-            f"{counted(counts['blanked_frames'], 'whole frame')} among them{telemetry}"
+            f"{counted(counts['blanked_frames'], 'whole frame')} included{telemetry}"
         )
     if verdict is None:
         lines.append("not verified (--no-verify)")
         return lines
-    unsure = f"; {verdict.unsure} are also words of Kafka, and were not searched for" if verdict.unsure else ""
+    unsure = f"; {verdict.unsure} are also Kafka terms, and were not searched for" if verdict.unsure else ""
     skipped = f"; {verdict.skipped} were too many to search for without numpy" if verdict.skipped else ""
     lines.append(f"verified: {len(verdict.left)} of {verdict.searched} originals are left{unsure}{skipped}")
     for original, places in list(verdict.left.items())[:_LEFT_SHOWN]:

@@ -21,12 +21,12 @@ from ..common.failure import Failure, write_text
 from ..common.opening import cannot_read
 from ..common.option_groups import option, with_option_groups
 from ..common.options import CapturePath
-from ..common.output import json_text, warn
+from ..common.output import counted, json_text, warn
 from ..protocol.filter import compiled
 from ..proxy.options import BrokerTlsOptions, SaslOptions, tls_config
 
 if TYPE_CHECKING:
-    from ....captures.replay.dry_run import PlannedRequest
+    from ....captures.replay.dry_run import PlannedRequest, PlanSummary
     from ....captures.replay.mapping import NameMap
     from ....captures.replay.policy import Policy
     from ....captures.replay.report import ReplayReport
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _ERASE = "\r\x1b[K"
 _EXAMPLES = 20
+_IN_MEMORY = 64 << 20
+"""Bytes of a plan that are kept in memory until its first line is known."""
 
 
 class FailOnResult(StrEnum):
@@ -83,7 +85,7 @@ class SelectionOptions:
     include_internal: Annotated[bool, option("Also send requests between brokers.")] = False
     include_sasl: Annotated[bool, option("Also send logins as recorded (unless masked).")] = False
     include_refused: Annotated[
-        bool, option("Also send the refused parts of Produce requests, and refused joins, that the client sent again.")
+        bool, option("Also send refused parts of Produce requests and refused joins, which the client sent again itself.")
     ] = False
     create_topics: Annotated[bool, option("Create topics that the target lacks.")] = False
 
@@ -132,7 +134,7 @@ def replay(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the whole report as JSON into this file.", metavar="PATH")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, the report; with --dry-run one per request.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, the report; with --dry-run a summary, then one per request.")] = False,
     fail_on: Annotated[FailOnResult | None, typer.Option("--fail-on", help="Exit with status 1 if there are differences.")] = None,
 ) -> None:
     """Send recorded requests to a broker again, and compare its answers with the recorded ones.
@@ -178,25 +180,49 @@ def _output(found: ReplayReport, file: Path | None, as_json: bool) -> None:
 
 
 def _dry_run(plan: Replay, as_json: bool) -> None:
-    from ....captures.replay.dry_run import planned_requests
+    import shutil
+    import tempfile
+
+    from ....captures.replay.dry_run import PlanSummary, planned_requests
     from ....captures.replay.mapping import IdMapping
     from ....captures.replay.preparer import Preparer
 
     script = plan.script()
     mapping = IdMapping(plan.names, script.recorded)
-    warn(["versions as recorded: a dry run asks no broker which ones it offers"])
-    for planned in planned_requests(script, mapping, Preparer(mapping, None)):
-        if as_json:
-            exchange = planned.call.exchange
-            row: dict[str, Any] = {
-                "request": planned.call.number, "at_ns": planned.call.due_ns, "connection": exchange.connection,
-                "api": exchange.api, "api_version": exchange.api_version, "send_version": planned.version,
-                "skipped": planned.why or None, "renamed": planned.renamed, "mapped": planned.mapped,
-            }  # fmt: skip
-            sys.stdout.write(json_text(row) + "\n")
-        else:
-            sys.stdout.write(visible(planned_line(planned)) + "\n")
+    warn(["versions are as recorded: a dry run does not ask the brokers which ones they offer"])
+    summary = PlanSummary()
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", errors="surrogatepass") as lines:
+        for planned in planned_requests(script, mapping, Preparer(mapping, None)):
+            summary.take(planned)
+            lines.write((json_text(_planned_row(planned)) if as_json else visible(planned_line(planned))) + "\n")
+        lines.seek(0)
+        sys.stdout.write((json_text(_plan_row(plan, summary)) if as_json else plan_line(plan, summary)) + "\n")
+        shutil.copyfileobj(lines, sys.stdout)
     sys.stdout.flush()
+
+
+def _planned_row(planned: PlannedRequest) -> dict[str, Any]:
+    exchange = planned.call.exchange
+    return {
+        "request": planned.call.number, "at_ns": planned.call.due_ns, "connection": exchange.connection,
+        "api": exchange.api, "api_version": exchange.api_version, "send_version": planned.version,
+        "skipped": planned.why or None, "renamed": planned.renamed, "mapped": planned.mapped,
+    }  # fmt: skip
+
+
+def _plan_row(plan: Replay, summary: PlanSummary) -> dict[str, Any]:
+    from ....proxy.events import show
+
+    return {
+        "requests": summary.requests, "left_out": summary.left_out, "clients": len(summary.clients),
+        "connections": len(summary.connections), "broker": show(plan.to), "seconds": _seconds(plan, summary), "rounds": plan.rounds,
+    }  # fmt: skip
+
+
+def _seconds(plan: Replay, summary: PlanSummary) -> float | None:
+    """When the last request is due; None for as fast as possible."""
+    pace = plan.settings.pace
+    return pace.due(summary.last_ns, max(summary.requests - 1, 0)) / 1e9 if pace.factor or pace.rate else None
 
 
 def pace_of(text: str) -> Pace:
@@ -230,6 +256,20 @@ def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 # --- in words ----------------------------------------------------------------------------------------------
+
+
+def plan_line(plan: Replay, summary: PlanSummary) -> str:
+    """``would send 90 requests of 2 clients on 4 connections to kafka:9092 in 12.3 s, 3 times; 7 left out``."""
+    from ....proxy.events import show
+
+    seconds = _seconds(plan, summary)
+    time_ = "as fast as responses arrive" if seconds is None else f"in {seconds:.1f} s"
+    rounds = f", {plan.rounds} times" if plan.rounds > 1 else ""
+    left_out = f"; {summary.left_out} left out" if summary.left_out else ""
+    return (
+        f"would send {counted(summary.requests, 'request')} of {counted(len(summary.clients), 'client')} on "
+        f"{counted(len(summary.connections), 'connection')} to {show(plan.to)} {time_}{rounds}{left_out}"
+    )
 
 
 def planned_line(planned: PlannedRequest) -> str:
@@ -278,8 +318,8 @@ def print_report(report: ReplayReport) -> None:
     )
     if document["timing_error_ms"]:
         timing = document["timing_error_ms"]
-        held = f"; {report.held_back} waited for answers of the target" if report.held_back else ""
-        echo(f"sent late by: median {timing['p50']} ms, 99 % {timing['p99']} ms, most {timing['max']} ms{held}")
+        held = f"; {report.held_back} waited for responses of the target" if report.held_back else ""
+        echo(f"delay in sending: median {timing['p50']} ms, 99 % {timing['p99']} ms, maximum {timing['max']} ms{held}")
     echo(f"{report.equal} answers as recorded, {report.count} differences")
     _table("Differences, by field", report.different)
     _table("Failures", report.failed)
@@ -294,8 +334,8 @@ def print_report(report: ReplayReport) -> None:
     if len(report.differences) > _EXAMPLES:
         echo(f"  ... {len(report.differences) - _EXAMPLES} more with --output FILE")
     _table("Left out", report.skipped)
-    _table("At other versions", report.versions)
-    _table("Worth knowing", report.notes)
+    _table("In other versions", report.versions)
+    _table("Notes", report.notes)
     _latencies(document["latency"])
     warn(report.warnings)
 

@@ -152,7 +152,7 @@ def _summary(directory: Path, watch: EventListener | None, clients: dict[str, in
         print("clients: " + ", ".join(f"{count} {what}" for what, count in clients.items()))
     found = inspector.findings()
     shown = [finding for finding in found if finding.severity is not Severity.INFO]
-    print(f"\n{len(found)} findings, {len(found) - len(shown)} of them only worth knowing", flush=True)
+    print(f"\n{len(found)} findings, {len(found) - len(shown)} of them for information only", flush=True)
     for finding in shown:
         print_finding(findings_console(), finding)
     # As this was called: `make demo` runs a command that is not on the user's PATH.

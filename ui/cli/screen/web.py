@@ -45,8 +45,8 @@ def serve_pages(context: typer.Context, title: str, listen: str, most: int) -> N
         )
         if not is_loopback(host):
             print(
-                f"barnabas: {visible(host)} can be reached by others, and nothing is encrypted on the way: "
-                "a tunnel (ssh -L) keeps it private",
+                f"barnabas: {visible(host)} can be reached from other machines, and the traffic is not encrypted: "
+                "use a tunnel (ssh -L) to keep it private",
                 file=sys.stderr,
             )
         sys.stdout.flush()

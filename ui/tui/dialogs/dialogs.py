@@ -65,7 +65,7 @@ class ChoiceBox(Vertical):
         rows = self._matching(text)
         self._table.styles.height = max(1, min(len(rows), MOST))
         self._table.cursor = 0
-        self._table.show(rows or [[(f"nothing is called {visible(text)!r}", "error")]])
+        self._table.show(rows or [[(f"there is no {visible(text)!r}", "error")]])
         self._table.move_to(0)
 
     def action_move(self, step: int) -> None:
@@ -96,7 +96,7 @@ class Find(Dialog[str | None]):
         self._found: list[Name] = list(names)
 
     def compose(self) -> ComposeResult:
-        yield ChoiceBox(self.question, "a part of the name", "Enter: this one  Esc: back", self._matching, self._take)
+        yield ChoiceBox(self.question, "part of the name", "Enter: select  Esc: back", self._matching, self._take)
 
     def _matching(self, text: str) -> list[list[Cell]]:
         wanted = text.lower().replace(" ", "_")
@@ -137,7 +137,7 @@ class Choose(Dialog[list[str] | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "dismiss", "Back", show=False),
-        Binding("space", "turn", "Take or leave", show=False),
+        Binding("space", "turn", "Select or deselect", show=False),
     ]
 
     def __init__(self, question: str, names: Sequence[str], taken: Iterable[str]):
@@ -231,7 +231,7 @@ class Write(Dialog[str | None]):
 
     def compose(self) -> ComposeResult:
         box = Vertical(TextArea(self.text, show_line_numbers=True), Static(self.fault, id="fault", markup=False))
-        box.border_title, box.border_subtitle = Text(self.question), "Ctrl-S: done  Esc: give up"
+        box.border_title, box.border_subtitle = Text(self.question), "Ctrl-S: done  Esc: cancel"
         yield box
 
     def action_done(self) -> None:

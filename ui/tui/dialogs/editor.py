@@ -71,7 +71,7 @@ def _round(
 def _commented(remarks: str, fault: str) -> str:
     lines = [f"! {line}" for line in visible_lines(fault)]
     if fault:
-        lines.append("! Leave the text as it is to give up.")
+        lines.append("! Leave the text unchanged to cancel.")
     return "".join(f"{_REMARK}{line}\n" for line in [*lines, *visible_lines(remarks)])
 
 

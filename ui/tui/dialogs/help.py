@@ -45,9 +45,9 @@ class HelpScreen(Dialog[None]):
         text.append("! ", palette.error)
         text.append("error code  ", palette.muted)
         text.append("? ", palette.undecoded)
-        text.append("not understood  ", palette.muted)
+        text.append("not decoded  ", palette.muted)
         text.append(". ", palette.waiting)
-        text.append("waiting  - none came\n", palette.muted)
+        text.append("waiting for the response  - no response came\n", palette.muted)
         text.append("\nEsc closes this.", palette.muted)
         box = VerticalScroll(Static(text))
         box.border_title = self.headline

@@ -59,7 +59,7 @@ class InterceptBox(Dialog[InterceptRequest | None]):
             Input(text, placeholder="api == Produce and topic == orders", id="filter"),
             Static("Which side: request, response or both", markup=False),
             Input(side, id="side"),
-            Static("Seconds; without a decision, the frame is then passed on unchanged", markup=False),
+            Static("Seconds after which the frame is forwarded unchanged, without a decision", markup=False),
             Input(seconds, id="seconds"),
             self._verdict,
         )
@@ -77,11 +77,11 @@ class InterceptBox(Dialog[InterceptRequest | None]):
             return InterceptRequest("", False, False, 0.0, "")
         sides = next((on for name, on in SIDES.items() if side and name.startswith(side)), None)
         if sides is None:
-            return "the side is request, response or both"
+            return "the side must be request, response or both"
         try:
             seconds = float(self.query_one("#seconds", Input).value)
         except ValueError:
-            return "seconds are a number"
+            return "seconds must be a number"
         if not 0.1 <= seconds <= LONGEST:
             return f"0.1 to {LONGEST:g} seconds"
         try:

@@ -65,9 +65,9 @@ def _edit(app: Application, text: str) -> str:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("filter", "FILTER", "exchanges that a filter selects; without one: all", _filter),
-    Command("go", "NUMBER", "the exchange with this number", _go),
-    Command("theme", "|".join(THEMES), "other colours", _theme),
+    Command("filter", "FILTER", "show exchanges that match a filter; without one: all", _filter),
+    Command("go", "NUMBER", "go to the exchange with this number", _go),
+    Command("theme", "|".join(THEMES), "change the colours", _theme),
     Command("edit", "on|off", "allow, or forbid, to change traffic and rules", _edit),
 )
 """What takes an argument; everything else is an action of `KEYS`."""
@@ -91,7 +91,7 @@ class Prompt(ModalScreen[None]):
         self._found: list[Command | Key] = []
 
     def compose(self) -> ComposeResult:
-        yield ChoiceBox("Do", "a part of a name, or: filter err", "Enter: do it  Esc: back", self._matching, self._take)
+        yield ChoiceBox("Do", "part of a name, or: filter err", "Enter: run  Esc: back", self._matching, self._take)
 
     def _matching(self, text: str) -> list[list[Cell]]:
         word, _, rest = text.strip().partition(" ")

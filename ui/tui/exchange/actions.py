@@ -29,7 +29,7 @@ def compare(screen: AppScreen[Any], row: Row | None) -> None:
     first, session.compare_with = session.compare_with, None
     if first is None:
         session.compare_with = row
-        screen.notify(f"#{row.number + 1} is chosen: d on another one compares, d again compares with the one before.", timeout=4)
+        screen.notify(f"#{row.number + 1} is selected: d on another one compares them, d again compares with the previous one.", timeout=4)
         return
     if first.number == row.number:
         found = before_it(session.capture, row)

@@ -165,7 +165,7 @@ def _error_code(name: str) -> int:
     found = names.get(name.upper())
     if found is None:
         near = difflib.get_close_matches(name.upper(), list(names), 1)
-        raise BadValue(f"no error is called {name!r}" + (f", did you mean {near[0]}?" if near else ""))
+        raise BadValue(f"there is no error {name!r}" + (f", did you mean {near[0]}?" if near else ""))
     return found
 
 
@@ -340,7 +340,7 @@ def _differences(
         if value == _KEPT:
             continue
         if field.type == "records":
-            raise BadValue(f"{path}: records cannot be changed here; {_KEPT} leaves them alone")
+            raise BadValue(f"{path}: records cannot be changed here; {_KEPT} keeps them")
         if field.struct is None:
             value = _checked_at(path, field, value)
             if value != was:
@@ -390,7 +390,7 @@ def _whole_struct(of: StructPlan, given: Json, path: str) -> dict[str, Json]:
         if field is None:
             raise BadValue(f"{path}.{name}: there is no such field at this version, only {', '.join(known)}")
         if value == _KEPT or field.type == "records":
-            raise BadValue(f"{path}: items with records or secrets inside can be neither added nor removed here")
+            raise BadValue(f"{path}: items that contain records or secrets cannot be added or removed here")
         inner = f"{path}.{name}"
         out[name] = _new_struct_at(inner, field, value) if field.struct is not None else _checked_at(inner, field, value)
     return out
@@ -420,7 +420,7 @@ class ValueBox(Dialog[str | None]):
         # An Input draws its text as it is, and the value comes from the traffic.
         about = Static(f"{self.headline}\n{visible(self.expected)}", markup=False)
         box = Vertical(about, Input(visible(self.text), suggester=suggester), self._fault)
-        box.border_title, box.border_subtitle = "Another value", "Enter: take it  Esc: back"
+        box.border_title, box.border_subtitle = "New value", "Enter: accept  Esc: back"
         yield box
 
     def on_mount(self) -> None:

@@ -121,7 +121,7 @@ class ComparisonScreen(SideScreen):
             else:
                 text = f"{real:,} of {len(found):,} fields differ"
                 if real < len(differing):
-                    text += f", and {len(differing) - real:,} that differ anyway (~)"
+                    text += f", and {len(differing) - real:,} that always differ (~)"
             lines += [f"{name}: {text}", *(found if self.everything else differing)]
         self.list.show(lines)
         self.list.move_to(1 if len(lines) > 1 else 0)
@@ -166,7 +166,7 @@ class ComparisonScreen(SideScreen):
             return isinstance(pair, FieldPair) and not pair.same and not pair.volatile
 
         if not self.list.move_to_next(step, differs):
-            self.notify("The only differences are those between any two runs.", timeout=3)
+            self.notify("The only differences are those that any two runs have.", timeout=3)
 
     def action_swap(self) -> None:
         self.a, self.b = self.b, self.a

@@ -117,7 +117,7 @@ def _error(text: Text, code: int, api: str, palette: Palette, width: int) -> Non
     text.append(f"  {again}\n", palette.muted)
     text.append(_wrapped(found.what, width))
     causes = [c for c in found.causes if c.api in (None, api)]
-    for title, lines in (("Why it comes", [c.text for c in causes]), ("What to do", found.do)):
+    for title, lines in (("Causes", [c.text for c in causes]), ("What to do", found.do)):
         if lines:
             text.append(f"{title}\n", palette.name)
             for line in lines:
@@ -262,7 +262,7 @@ class DetailScreen(AppScreen[int]):
             cells.append(("  changed by the proxy: client and broker saw different bytes", "waiting"))
         if row.surplus:
             both = zip(self.exchange.surplus, ("request", "response"), strict=True)
-            sides = [f"{n} B behind the {s}" for n, s in both if n]
+            sides = [f"{n} B after the {s}" for n, s in both if n]
             cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
         if errors:
             more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""

@@ -71,7 +71,7 @@ def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, sho
     from ....captures.transform.write import Writer, replacing
 
     if target.suffix != ".pcapng":
-        raise ValueError("the name of a capture ends with .pcapng")
+        raise ValueError("the name of a capture must end with .pcapng")
     part = CutSelection(compile(shown, zone=zone()) if shown else None, numbers=numbers)
     with replacing(target, force=True) as place:
         writer = Writer(place, one_file=True)

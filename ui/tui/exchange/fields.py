@@ -317,7 +317,7 @@ class FieldsBuilder:
         self.values(message.plan.root, values, 0, "")
         if message.trailing:
             end, size = len(message.frame), len(message.trailing)
-            text = f"<{size} bytes> behind the end of the message"
+            text = f"<{size} bytes> after the end of the message"
             self.add(TreeField(0, "(surplus)", text, "undecoded", span=(end - size, end)))
         return self.tree
 
@@ -506,7 +506,7 @@ def response_tree(exchange: Exchange, values_shown: bool = False, schemas: Schem
     message = exchange.request_message
     if message is not None and message.api == "Produce" and message["acks"] == 0:
         return Tree(note="No response: the producer asked for none (acks=0).")
-    return Tree(note="No response: the connection ended, or went on without one.")
+    return Tree(note="No response: the connection ended, or continued without one.")
 
 
 def _tree(

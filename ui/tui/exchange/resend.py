@@ -65,8 +65,8 @@ def warning(api_key: int) -> str:
     if _READS.match(name):
         return ""
     if administrative(api_key):
-        return f"{name} alters or deletes something on the cluster, and does it again"
-    return f"{name} changes something on the cluster: sent twice, it may be done twice"
+        return f"{name} alters or deletes something on the cluster, and will do so again"
+    return f"{name} changes something on the cluster: sending it again may change it twice"
 
 
 def listener(brokers: list[dict[str, Any]], row: Row) -> Address:
@@ -103,7 +103,7 @@ def send(address: Address, message: Message) -> Sent:
                 return Sent(client, time.monotonic_ns() - began, False)
             size = int.from_bytes(_exactly(connection, 4), "big")
             if not 4 <= size <= MAX_FRAME:
-                raise NotSent(f"what came back from {where} is not a response: does the proxy use TLS there?")
+                raise NotSent(f"the reply from {where} is not a Kafka response: does the proxy use TLS there?")
             answer = _exactly(connection, size)
         except TimeoutError:
             raise NotSent(f"no answer came from {where} in {ANSWER_SECONDS:g} s") from None
@@ -198,7 +198,7 @@ class ResendScreen(SideScreen):
 
         edit(
             self.app, "Edit the request", to_yaml(*self._what, self.shown, self.edits), take,
-            remarks="What is left out keeps its bytes.", done=self._show,
+            remarks="Fields that you leave out keep their bytes.", done=self._show,
         )  # fmt: skip
 
     def action_send(self) -> None:
@@ -239,7 +239,7 @@ def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
     elif not session.allow_edit:
         screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
     elif reason or message is None:
-        screen.notify(visible(reason or "its request cannot be read"), severity="warning", timeout=5, markup=False)
+        screen.notify(visible(reason or "its request cannot be decoded"), severity="warning", timeout=5, markup=False)
     else:
         screen.app.push_screen(ResendScreen(row, message))
 
@@ -250,7 +250,7 @@ def _failed(screen: AppScreen[Any], text: str) -> None:
 
 
 def _done(screen: AppScreen[Any], row: Row, done: Sent) -> None:
-    outcome = (f"! {done.error}" if done.error else "ok") if done.answered else "no answer is due"
+    outcome = (f"! {done.error}" if done.error else "ok") if done.answered else "no response expected"
     text = f"#{row.number + 1} sent again from {done.client}: {outcome}, {duration(done.latency_ns)}"
     screen.session.add_to_log(text)
     screen.notify(text, timeout=4, markup=False)

@@ -67,7 +67,7 @@ class CommentMarks:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-            self.fault = f"marks are not kept: {self.path}: {error.strerror or error}"
+            self.fault = f"marks are not saved: {self.path}: {error.strerror or error}"
 
 
 LOG_LINES = 5000

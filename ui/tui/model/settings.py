@@ -126,11 +126,11 @@ def _filter(text: Any, where: str) -> None:
 
 def _table(found: Any, name: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise BadSettings(f"{name} is a table of texts")
+        raise BadSettings(f"{name} must be a table of strings")
     return found
 
 
 def _texts(found: Any, name: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(value, str) for value in found):
-        raise BadSettings(f"{name} is a list of texts")
+        raise BadSettings(f"{name} must be a list of strings")
     return found

@@ -139,7 +139,7 @@ class ConnectionsScreen(View):
     def action_dialogue(self) -> None:
         text = self._filters[self.table.cursor] if self.table.cursor < len(self._filters) else ""
         if not text.startswith("conn == "):
-            self.notify("One line per connection first (c): a client may have several.", timeout=3)
+            self.notify("Show one line per connection first (c): a client may have several.", timeout=3)
             return
         capture = self.session.capture
         first = next(iter(row_finder(capture, text)(0, len(capture.rows()))), None)

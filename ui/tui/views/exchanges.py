@@ -171,7 +171,7 @@ class ExchangesScreen(View):
             self.list.source.cell = 0
         column = self.list.column
         if column is None or self.view.searching:
-            self.notify("Still searching: sort when it is done.", timeout=2)
+            self.notify("Still searching: sort when the search is done.", timeout=2)
             return
         now = self.list.sorted_by
         if now is None or now.title != column.title:
@@ -308,7 +308,7 @@ class ExchangesScreen(View):
         if row is None or column is None:
             return
         if column.field == "":
-            self.notify("Choose a column first, with left and right.", timeout=2)
+            self.notify("Select a column first, with left and right.", timeout=2)
             return
         term = cell_term(row, column.field)
         if not term:

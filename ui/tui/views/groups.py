@@ -143,7 +143,7 @@ class GroupsScreen(View):
             return
         start, end = self._span(group)
         width = max(self.size.width - self._room - _FIXED - 2, 10)
-        axis = f"  {'Member':<{self._room}} {'Last sign':>9} {'Assigned':>9}   {clock(start)}"
+        axis = f"  {'Member':<{self._room}} {'Last seen':>9} {'Assigned':>9}   {clock(start)}"
         self.axis.show(fit(axis, self.size.width - 14) + clock(end))
         self.members = sorted(group.members.values(), key=lambda m: (not m.live, m.first_ns))
         self.lines.show([self._member(m, start, end, width) for m in self.members])
@@ -174,7 +174,7 @@ class GroupsScreen(View):
             took = (
                 f"took {duration(each.duration_ns)}"
                 if each.duration_ns
-                else "under way"
+                else "in progress"
                 if each is group.rebalance
                 else ""
             )

@@ -42,7 +42,7 @@ WIDE_FROM, STACKED_BELOW = 150, 100
 """Columns of the screen: from the first on, 16 bytes to a line beside the fields; below the second, 8 below them."""
 FOR_A_FILE = (
     "Frames can only be held in a running proxy; this is a recording.\n\n"
-    "This screen on a running proxy:\n"
+    "To open this screen on a running proxy:\n"
     "  barnabas ui --attach newest --allow-edit"
 )
 NOTHING = (
@@ -111,7 +111,7 @@ class HeldBytes(HexView):
             except ControlError as error:
                 found = visible(str(error))
             except KeyError:
-                found = "The proxy is an older one, which sends no bytes."
+                found = "The proxy is older and does not send the bytes."
             self.app.call_from_thread(self._take, number, found)
 
         self.run_worker(work, thread=True, exclusive=True, group="bytes", exit_on_error=False)
@@ -340,7 +340,7 @@ class HeldScreen(View):
                 return str(error)
             return ""
 
-        remarks = f"{frame.name()}. Save and leave: the fields are changed; a lets it go on.\nWhat is left out keeps its bytes."
+        remarks = f"{frame.name()}. Save and exit to change the fields; a forwards it.\nFields that you leave out keep their bytes."
         edit(self.app, f"Edit {frame.name()}", to_yaml(*_body_type(frame), body, frame.edits), take, remarks=remarks, done=self.update_view)
 
     def action_to_list(self) -> None:
@@ -420,7 +420,7 @@ class HeldScreen(View):
             return
         key, version = frame.api_key, frame.api_version
         if not answerable(key, version):
-            self.notify(f"A response to {frame.api} v{version} has no place for an error.", timeout=4)
+            self.notify(f"A response to {frame.api} v{version} has no field for an error.", timeout=4)
             return
 
         def named(name: str | None) -> None:

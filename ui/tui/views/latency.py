@@ -126,7 +126,7 @@ class LatencyScreen(View):
         about = "all APIs" if self.key == ALL else facts.api_name(self.key)
         lines: list[list[Cell]] = [[
             (f" {name}", "title"), (f" of {about}", "muted"),
-            ("   p99 to within a doubling" if name == "p99" else "", "muted"),
+            ("   p99 to within a factor of two" if name == "p99" else "", "muted"),
         ]]  # fmt: skip
         for y, text in enumerate(drawn):
             head = label if y == 0 else "0" if y == height - 1 else ""

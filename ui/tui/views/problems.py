@@ -144,7 +144,7 @@ class ProblemsScreen(View):
     def action_evidence(self) -> None:
         finding = self.current
         if finding is None or not finding.exchanges:
-            self.notify("No exchange belongs to it.", timeout=2)
+            self.notify("It has no exchanges.", timeout=2)
             return
         by_connection: dict[int, set[int]] = {}
         for exchange in finding.exchanges:

@@ -27,11 +27,11 @@ when: {times: 3}
 """
 FOR_A_FILE = (
     "Rules act on live traffic; this is a recording.\n\n"
-    "A proxy with rules from the start:\n"
+    "To start a proxy with rules:\n"
     "  barnabas proxy --broker HOST:PORT --rules FILE\n"
-    "This screen on a running proxy:\n"
+    "To open this screen on a running proxy:\n"
     "  barnabas ui --attach newest --allow-edit\n"
-    "Ready rules to begin with:\n"
+    "Ready-made rules:\n"
     "  barnabas rules recipes\n\n"
     "f shows what rules have done in this recording."
 )
@@ -97,7 +97,7 @@ class RulesScreen(View):
         return [(f"{on} of {len(self.rules)} rules on", "")] if self.rules else []
 
     def update_rows(self) -> None:
-        self.titles.show("  State     Hits  Name                           Where from  Match")
+        self.titles.show("  State     Hits  Name                           Origin      Match")
         self.table.show([
             [(" on    " if rule.enabled else " off   ", "ok" if rule.enabled else "muted"),
              (f"{rule.hits:>7}  ", "number" if rule.hits else "muted"),

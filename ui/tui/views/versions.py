@@ -157,8 +157,8 @@ class VersionsScreen(View):
         client = self._seen[self.chosen]
         asks = {
             "asks": "negotiates its versions",
-            "unanswered": "asks ApiVersions and gets no answer",
-            "never": "never asks ApiVersions: it uses fixed versions",
+            "unanswered": "sends ApiVersions, gets no response",
+            "never": "never sends ApiVersions: it uses fixed versions",
             "unknown": "began before the capture",
         }[client.negotiation]
         software = visible(client.software_label) or (client.software.text if client.software else "unknown software")
@@ -173,11 +173,11 @@ class VersionsScreen(View):
         for broker in brokers(self._seen):
             guess = f"Kafka {broker.guess}" if broker.guess else "only refused"
             lines.append(
-                [(f"broker {visible(broker.address)}  ", "name"), (guess, ""), (", by what it offers", "muted")]
+                [(f"broker {visible(broker.address)}  ", "name"), (guess, ""), (", inferred from what it offers", "muted")]
             )
         self.text.show(lines)
-        self.about.show([(" of", "key"), (" what is offered  ", "muted"), ("! ", "error"), ("refused  ", "muted"),
-                         ("green", "ok"), (" the highest that is offered  ", "muted"), ("Enter: ", "key"),
+        self.about.show([(" of", "key"), (" offered versions  ", "muted"), ("! ", "error"), ("refused  ", "muted"),
+                         ("green", "ok"), (" the highest offered  ", "muted"), ("Enter: ", "key"),
                          ("its exchanges", "muted")])  # fmt: skip
 
     def _about_row(self, key: int, row: MatrixRow | None) -> list[Cell]:
@@ -189,11 +189,11 @@ class VersionsScreen(View):
             for use in row.uses
         )
         limit = {
-            Limit.BROKER: "the highest that is offered",
+            Limit.BROKER: "the highest that the broker offers",
             Limit.CLIENT: "the broker offers more",
-            Limit.UNKNOWN: "it is unknown what the broker offers",
+            Limit.UNKNOWN: "what the broker offers is unknown",
         }[row.limit]
-        both = f", v{row.highest} is the highest of both" if row.highest is not None else ""
+        both = f", v{row.highest} is the highest common version" if row.highest is not None else ""
         return [(f"{name}: ", "title"), (uses, "error" if row.refused else ""), (f"; {limit}{both}", "muted")]
 
     def on_line_list_moved(self) -> None:

@@ -22,7 +22,7 @@ def test_a_recording(run, recording):
     done = run("versions", recording)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line]
-    assert lines[0][0] == "'shop'" and "never asks ApiVersions" in done.stdout
+    assert lines[0][0] == "'shop'" and "never sends ApiVersions" in done.stdout
     assert ["0", "Produce", "v9", "(2)", "?", "0-13"] in lines
     assert "\x1b" not in done.stdout
 
@@ -134,8 +134,8 @@ def test_a_cluster_of_two_releases(run, brokers):
     two.like("4.1", brokers)
     done = run("versions", one.name)
     assert done.returncode == 0, done.stderr
-    assert f"{one.name}  node 1  Kafka 3.9, by what it offers" in done.stdout
-    assert f"{two.name}  node 2  Kafka 4.1, by what it offers" in done.stdout
+    assert f"{one.name}  node 1  Kafka 3.9, inferred from what it offers" in done.stdout
+    assert f"{two.name}  node 2  Kafka 4.1, inferred from what it offers" in done.stdout
     assert "brokers of different releases" in done.stdout
     assert ["0", "Produce", "0-11", "0-13", "0-13"] in [line.split() for line in done.stdout.splitlines()]
     # newest first, then what the refusal names

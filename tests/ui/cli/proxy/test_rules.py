@@ -21,7 +21,7 @@ def test_check_reports_the_apis_of_rules(run: Run, tmp_path: Path) -> None:
     )
     done = run("rules", "check", "rules.yaml")
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "ok: 2 rules"
-    assert "decided when the response is there; [{delay: 20ms}, {drop: response}]" in done.stdout
+    assert "decided when the response arrives; [{delay: 20ms}, {drop: response}]" in done.stdout
     listed = json.loads(run("rules", "check", "rules.yaml", "--json").stdout)["rules"]
     assert parse_rules(json.dumps(listed)) == parse_rules((tmp_path / "rules.yaml").read_text())
 
@@ -50,7 +50,7 @@ def test_check_warns_of_records_that_stand_twice(run: Run, tmp_path: Path) -> No
     (tmp_path / "rules.yaml").write_text("rules:\n" + "".join(rules))
     done = run("rules", "check", "rules.yaml")
     warned = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
-    assert len(warned) == 1 and warned[0].startswith("warning: 'r0' can make records stand twice")
+    assert len(warned) == 1 and warned[0].startswith("warning: 'r0' can duplicate records")
 
 
 def test_what_is_wrong_is_shown_at_its_place(run: Run, tmp_path: Path) -> None:

@@ -54,8 +54,9 @@ def test_a_dry_run_connects_to_nobody(capture: Path) -> None:
         with pytest.raises(BlockingIOError):  # a connection would wait to be accepted
             target.accept()
     assert done.returncode == 0, done.stderr
-    assert "versions as recorded: a dry run asks no broker" in done.stderr
-    lines = done.stdout.splitlines()
+    assert "versions are as recorded: a dry run does not ask the brokers" in done.stderr
+    summary, *lines = done.stdout.splitlines()
+    assert summary == f"would send 2 requests of 1 client on 1 connection to {to} in 0.0 s; 2 left out"
     assert len(lines) == 4 and "\x1b" not in done.stdout
     assert "SaslHandshake v1  left out: a login" in lines[0]
     assert "the target's generation, member id" in lines[2]
@@ -65,11 +66,28 @@ def test_a_dry_run_connects_to_nobody(capture: Path) -> None:
 def test_a_dry_run_as_json(capture: Path) -> None:
     options = ("--dry-run", "--json", "--include-admin", "--topic-map", "orders=o", "--group-map", "g=h")
     done = barnabas("replay", capture, "--broker", NOWHERE, *options)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    summary, *rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert summary == {
+        "requests": 3, "left_out": 1, "clients": 1, "connections": 1, "broker": NOWHERE, "seconds": 0.003, "rounds": 1,
+    }  # fmt: skip
     assert [row["api"] for row in rows] == ["SaslHandshake", "Metadata", "Heartbeat", "DeleteTopics"]
     assert rows[0]["send_version"] is None and rows[0]["skipped"]
     assert rows[2]["renamed"] == ["group g = h"] and rows[2]["mapped"] == ["generation", "member id"]
     assert rows[3]["renamed"] == ["topic orders = o"] and rows[3]["skipped"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "when"),
+    [
+        (("--speed", "max"), "as fast as responses arrive"),
+        (("--speed", "0.001x"), "in 3.0 s"),
+        (("--speed", "1/s", "--loop", "3"), "in 2.0 s, 3 times"),
+    ],
+)
+def test_a_dry_run_says_how_long_it_would_take(capture: Path, options: tuple[str, ...], when: str) -> None:
+    done = barnabas("replay", capture, "--broker", NOWHERE, "--dry-run", "--include-admin", *options)
+    summary = done.stdout.splitlines()[0]
+    assert summary == f"would send 3 requests of 1 client on 1 connection to {NOWHERE} {when}; 1 left out"
 
 
 def test_speeds() -> None:

@@ -97,7 +97,7 @@ def test_redact_a_compressed_capture_of_others(barnabas: Invoke, tmp_path: Path)
         (("cut", GROUPS, "-o", "out", "--filter", "api =="), "^"),
         (("cut", GROUPS, "-o", "out", "--filter", "topic == nobodys"), "none of the 71 exchanges"),
         (("cut", GROUPS, "-o", "out", "--from", "tomorrow"), "a time looks like"),
-        (("cut", GROUPS, "-o", "out", "--exchanges", "9-3"), "the first is not above the last"),
+        (("cut", GROUPS, "-o", "out", "--exchanges", "9-3"), "the first must not be above the last"),
         (("cut", GROUPS, "-o", "out", "--exchanges", "x"), "numbers look like"),
         (("cut", "-", "-o", "out"), "standard input"),
         (("merge", GROUPS, "nowhere", "-o", "out"), "does not exist"),

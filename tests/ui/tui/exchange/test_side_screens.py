@@ -55,7 +55,7 @@ async def test_a_connection_as_a_dialogue(pilot: Pilot[None], story: Capture, si
 @on_screen()
 async def test_two_exchanges_side_by_side(pilot: Pilot[None], numbers: dict[str, int]) -> None:
     await pilot.press(*["down"] * numbers["not_leader"], "d")
-    await until(pilot, "is chosen")
+    await until(pilot, "is selected")
     await pilot.press("down", "d")
     text = await until(pilot, "COMPARE")
     compared = screen(pilot, ComparisonScreen).list

@@ -51,8 +51,8 @@ def test_every_key_has_an_action_that_exists_and_no_two_share_one() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"exchanges.follow": "E"}, "E would mean both exchanges.follow and exchanges.errors"),
-        ({"exchanges.filter": "Q"}, "would mean both"),
+        ({"exchanges.follow": "E"}, "E is the key of both exchanges.follow and exchanges.errors"),
+        ({"exchanges.filter": "Q"}, "is the key of both"),
         ({"exchanges.fly": "x"}, "there is no action 'exchanges.fly'"),
         ({"exchanges.follow": " "}, "has no key"),
     ],
@@ -70,7 +70,7 @@ def test_conflicts_are_refused(given: dict[str, str], message: str) -> None:
         ("columns = ['Nr']", "no column 'Nr'"),
         ("[filters]\na = 'api == Prodce'", "did you mean Produce"),
         ("[[colours]]\nfilter = 'err'\nrole = 'loud'", "no role 'loud'"),
-        ("[keys]\n'exchanges.follow' = 'E'", "would mean both"),
+        ("[keys]\n'exchanges.follow' = 'E'", "is the key of both"),
         ("theme = ", "Invalid value"),
     ],
 )

@@ -212,7 +212,7 @@ async def test_the_reason_for_missing_bytes_is_shown(
 
     await until(pilot, "generation_id: 5")
     await pilot.press("h")
-    await until(pilot, "The proxy is an older one")
+    await until(pilot, "The proxy is older")
 
 
 @held_view(1)

@@ -94,7 +94,7 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
         fields = tree.tree_shown.fields  # type: ignore[attr-defined]
         tree.move_to_field(next(i for i, f in enumerate(fields) if f.name == "cluster_id"))  # type: ignore[attr-defined]
         await pilot.press("enter")
-        await until(pilot, "Another value")
+        await until(pilot, "New value")
         await pilot.press(*"changed", "enter")
         await until(pilot, "* changed")
         assert not asked.done()
@@ -176,7 +176,7 @@ def test_a_request_is_sent_again_through_the_proxy(proxy: Proxy) -> None:
         await pilot.press("G", "R")
         await until(pilot, "SEND AGAIN")
         await pilot.press("R")
-        await until(pilot, "sent twice, it may be done twice. Send it?")
+        await until(pilot, "sending it again may change it twice. Send it?")
         await pilot.press("n", "R", "y")
         await until(pilot, "shows it")  # its row is found
         assert await outcome(pilot, client.run(end)) == before + 1
