@@ -173,7 +173,7 @@ def test_a_segment_that_cannot_be_removed_is_reported(tmp_path: Path, record: Re
 
 @pytest.mark.parametrize("limits", [{"bytes": 0}, {"seconds": 0.0}, {"bytes": -1}])
 def test_limits_must_be_above_0(limits: dict) -> None:
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match="more than 0"):
         Keep(**limits)
 
 

@@ -47,5 +47,5 @@ def test_versions_are_compared_by_number():
 
 
 def test_errors_in_the_file_have_their_line():
-    with pytest.raises(ValueError, match="line 2: '  likes tea' is no fact"):
+    with pytest.raises(ValueError, match="line 2: '  likes tea' is not a fact"):
         clients.read("client x\n  likes tea\n")

@@ -241,7 +241,7 @@ def test_a_block():
         ("A\n  what: x\n  value: y\n", 3, 8, "needs an argument"),
         ("A \n  what: x\n", 1, 2, "blanks at the line's end"),
         ("A\n\twhat: x\n", 2, 9, "a tab"),
-        ("A B\n  what: x\n", 1, 1, "no name of a block"),
+        ("A B\n  what: x\n", 1, 1, "not the name of a block"),
     ],
 )
 def test_faults_have_a_place(text: str, line: int, column: int, words: str):

@@ -218,7 +218,7 @@ def test_which_previews_a_release_has():
 
 @pytest.mark.parametrize("release", ["", "new", "3,6", "3.", "-1", "3.6 or 3.7"])
 def test_names_that_are_no_release(release):
-    with pytest.raises(ValueError, match="no Kafka release"):
+    with pytest.raises(ValueError, match="not a Kafka release"):
         previews.overlays(release)
 
 

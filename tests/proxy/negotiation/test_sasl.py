@@ -285,7 +285,7 @@ def test_a_refused_login_closes_the_client_with_the_brokers_words(testbed: Testb
     ("answer", "words"),
     [
         (b"", "closed the connection"),
-        (b"HTTP/1.1 400 Bad Request", "no Kafka frame"),
+        (b"HTTP/1.1 400 Bad Request", "not a Kafka frame"),
         (b"\0\0\0\2xx", "cannot be read"),
     ],
 )

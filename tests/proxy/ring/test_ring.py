@@ -193,7 +193,7 @@ def test_an_idle_reader_is_woken_only_when_it_waits() -> None:
 def test_only_a_ring_can_be_attached() -> None:
     fd = os.memfd_create("other")
     os.ftruncate(fd, 8192)
-    with pytest.raises(ValueError, match="no ring"):
+    with pytest.raises(ValueError, match="not a ring"):
         Ring.attach(fd)
     os.close(fd)
 

@@ -46,4 +46,4 @@ def test_for_people():
     assert lines[lines.index("Produce") + 1] == "  v0-1 as 3"
     assert lines[lines.index("ListOffsets") + 1] == "  v0 as 1"
     everything = barnabas("0.9.0", "4.3", "--all").stdout
-    assert "  v0 as it is\n" in everything
+    assert "  v0 unchanged\n" in everything

@@ -47,7 +47,7 @@ def test_the_example_is_fine(run, check) -> None:
     example = run("config", "example")
     assert example.returncode == 0 and example.stdout.count("[[cluster]]") >= 2
     done = check(example.stdout)
-    assert (done.returncode, done.stderr) == (0, "") and "fine, 2 clusters" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and "valid, 2 clusters" in done.stdout
 
 
 def test_what_the_example_leaves_out_is_fine_too(run, check, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_the_example_leaves_out_is_fine_too(run, check, tmp_path: Path) -> 
         lines.append(bare if setting else line)
     done = check("\n".join(lines))
     assert (done.returncode, done.stderr) == (0, ""), done
-    assert "fine, 3 clusters" in done.stdout
+    assert "valid, 3 clusters" in done.stdout
 
 
 def test_the_schema_says_what_the_reader_says(run, check) -> None:

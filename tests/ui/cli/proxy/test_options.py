@@ -173,7 +173,7 @@ def test_filters_of_a_flight_recorder_read_times_as_they_are_shown(tmp_path: Pat
         (("1s", "", None, None, "", None), "2 seconds or more"),
         (("1kB", "", None, None, "", None), "KiB or more"),
         (("", "2h", None, None, "", None), "to an hour"),
-        (("", "", None, None, "", 0), "above 0"),
+        (("", "", None, None, "", 0), "more than 0"),
     ],
 )
 def test_what_makes_no_flight_recorder(tmp_path: Path, given: tuple, message: str) -> None:
