@@ -1,1 +1,1 @@
-"""Plugins to use, and to begin one of your own with. docs/plugins.md explains them."""
+"""Example plugins, to use as they are or as a starting point. docs/plugins.md explains them."""

@@ -1,4 +1,4 @@
-"""Topics that nobody deletes: the request is answered with an error, and the broker does not get it.
+"""Protects topics from deletion: such requests are answered with an error and never reach the broker.
 
 barnabas proxy --broker HOST:PORT --plugin "guard.py?topics=orders,pay*"
 """
@@ -17,7 +17,7 @@ class DeleteGuard:
         self.error = error
 
     async def request(self, message: Any, ctx: Any) -> None:
-        """The whole request is refused: a broker would delete the other topics."""
+        """Refuses the whole request: a broker would delete the other topics."""
         names = [
             name
             for value in ctx.fields("topicName").values()

@@ -1,4 +1,4 @@
-"""How long producing takes, by topic: a line in the proxy's events every few seconds.
+"""Reports how long producing takes, by topic, in an event of the proxy every few seconds.
 
 barnabas proxy --broker HOST:PORT --plugin "latency.py?every=10"
 """
@@ -10,7 +10,7 @@ BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 class ProduceLatency:
-    """A histogram per topic. It only has `exchange`, so no message ever waits for it."""
+    """Keeps a histogram per topic. Messages never wait for it, because it uses only `exchange`."""
 
     apis = ("Produce",)
 
@@ -20,7 +20,7 @@ class ProduceLatency:
         self.reported_at = time.monotonic()
 
     def exchange(self, exchange: Any, ctx: Any) -> None:
-        """A request has been answered; with acks=0 there is nothing to measure."""
+        """Count an answered request; with acks=0 there is nothing to measure."""
         request = exchange.request_message
         if exchange.latency_ns is None or request is None:
             return
@@ -41,16 +41,16 @@ class ProduceLatency:
             )
 
     def state(self) -> dict[str, list[int]]:
-        """For the next version of this file."""
+        """Data for the next version of this file."""
         return self.counts
 
     def restore(self, state: dict[str, list[int]]) -> None:
-        """From the version before."""
+        """Data from the previous version of this file."""
         self.counts = state
 
 
 def _within(counts: list[int], share: float) -> str:
-    """The bound that this share of all is within."""
+    """The smallest bound within which this share of all requests lies."""
     seen = 0
     for count, bound in zip(counts, BOUNDS_MS, strict=False):
         seen += count

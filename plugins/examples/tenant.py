@@ -1,4 +1,4 @@
-"""Several tenants on one cluster: clients see the topics that have a prefix, without it, and no others.
+"""Several tenants on one cluster: clients see only topics with a prefix, and see them without it.
 
 barnabas proxy --broker HOST:PORT --plugin "tenant.py?prefix=blue."
 """
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class TopicPrefix:
-    """Adds the prefix to every topic that a client names, and takes it away from every one that a broker names.
+    """Adds the prefix to every topic that a client names, and removes it from every topic that a broker names.
 
-    Names are changed wherever the protocol says that a field is a topic's name. Names of resources (DescribeConfigs, ACLs)
-    are not, nor is what a consumer group's members tell each other, which stays among clients.
+    Names are changed in all fields that hold a topic's name according to the protocol. Names of resources (DescribeConfigs,
+    ACLs) stay as they are, and so does the data that members of a consumer group exchange, which stays among clients.
     """
 
     apis = (
@@ -24,11 +24,11 @@ class TopicPrefix:
         self.prefix = prefix
 
     def request(self, message: Any, ctx: Any) -> Any:
-        """Towards the broker: with the prefix."""
+        """Add the prefix on the way to the broker."""
         return message.replace({path: self._with(name) for path, name in ctx.fields("topicName").items()})
 
     def response(self, message: Any, ctx: Any) -> Any:
-        """Towards the client: without it, and nothing of other tenants."""
+        """Remove the prefix on the way to the client, and the topics of other tenants."""
         if message.api in ("Metadata", "DescribeTopicPartitions"):
             own = [topic for topic in message["topics"] if self._is_own(topic["name"])]
             message = message.replace({"topics": own})

@@ -132,11 +132,11 @@ max-connections = 0           # per cluster; more clients wait; 0: as many as th
 # workers = 4                 # relay processes of each cluster, for machines with many cores
 
 [[cluster]]
-name = "orders"               # precedes every line about this cluster
+name = "orders"               # precedes each line of output about this cluster
 broker = "127.0.0.1:9092"     # some of its brokers ("a:9092,b:9092"); the others are discovered
 listen = "127.0.0.1:19092"    # clients' bootstrap.servers; brokers get the ports that follow
-record = "recordings/orders"  # leave out to record nothing
-# keep-size = "10GB"           # of the recording: the oldest segments are removed
+record = "recordings/orders"  # omit to record nothing
+# keep-size = "10GB"           # limit of the recording; the oldest segments are removed
 # keep-time = "7d"
 # snaplen = "4KiB"             # keep only the beginning of every frame
 # flight = "flights/orders"    # keep the last minutes, and write them here when triggered
@@ -144,7 +144,7 @@ record = "recordings/orders"  # leave out to record nothing
 # rules = "orders-rules.yaml" # read again on SIGHUP
 # lossless = true             # slow traffic down rather than lose any of it from the recording
 # pretend = "2.8"             # present brokers to clients as this release; also: cap = ["Fetch=11"], translate = true
-# findings = true             # print what is wrong in the traffic
+# findings = true             # report problems live
 
 [[cluster]]
 name = "payments"
