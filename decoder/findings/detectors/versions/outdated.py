@@ -91,7 +91,8 @@ class RemovedVersions(Detector):
         more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
         finding.about["versions"] = [[facts.api_name(k), v] for k, v in sorted(counts)]
         finding.seen = (
-            f"{conn.who} sent {finding.count} requests in versions that Kafka {TARGET} dropped: {used}{more}; "
+            f"{conn.who} sent {finding.count} request{'s' * (finding.count != 1)} in versions that Kafka {TARGET} "
+            f"dropped: {used}{more}; "
             f"{conn.where} still takes them"
         )
         finding.severity = Severity.MEDIUM if stays else Severity.INFO
