@@ -15,9 +15,9 @@ FOLDER = "protocol"
 _INDEX = """\
 # The Kafka protocol
 
-Every API of Kafka {oldest} to {newest}, made from the schema that Barnabas decodes with. The page of an API has the layout of each
-version, what it changed, its errors, the releases that serve it, and example frames byte by byte. `barnabas schema show API VERSION --html`
-makes a page of one version; `barnabas explain WORD` explains errors, KIPs and settings.
+Every API of Kafka {oldest} to {newest}, generated from the schema that Barnabas uses for decoding. The page of an API shows the layout of
+each version and what it changed, the errors, the releases that serve it, and example frames byte by byte. `barnabas schema show API VERSION
+--html FILE` writes a page about one version; `barnabas explain WORD` explains errors, KIPs and settings.
 """
 _TABLES = (
     "<style>.md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: .4em .7em; } "
@@ -63,7 +63,7 @@ def api(key: int, seen: list[tuple[str, str]]) -> str:
         parts += [f"## {section.title} {{: #{section.anchor}{excluded} }}", _raw(section.html)]
         if section.anchor == "clients" and seen:
             rows = [api_page.row(api_page.text(client), api_page.text(versions)) for client, versions in seen]
-            parts += ["Versions that clients used on brokers from 0.8.2 to 4.3 ([compatibility](../compatibility.md#versions)):",
+            parts += ["Versions that clients used with brokers from 0.8.2 to 4.3 ([compatibility](../compatibility.md#versions)):",
                       _raw(api_page.table(("client", "versions"), rows))]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 

@@ -17,7 +17,7 @@ PACKAGES = ("barnabas.decoder", "barnabas.captures", "barnabas.plugins", "barnab
 HEAD = """\
 # Python reference
 
-Made of the docstrings by `make reference`; [Python](python.md) has the examples. What is not here is internal and may move.
+Generated from the docstrings by `make reference`; [Python](python.md) has examples. Everything that is not listed here is internal and may change.
 """
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _QUALIFIED = re.compile(r"\b(?:barnabas|collections|pathlib|typing|datetime|uuid)(?:\.\w+)*\.(\w+)")
