@@ -178,9 +178,9 @@ class Inspector:
                 "detector-failed",
                 Severity.MEDIUM,
                 "",
-                f"a bug of Barnabas, not a problem of the traffic: {type(error).__name__}: {error}. What this detector looks for may "
-                "be there unnoticed; all others ran.",
-                "report it with the exchange that it failed on",
+                f"this is a bug in Barnabas, not a problem in the traffic: {type(error).__name__}: {error}. Problems "
+                "that this detector looks for may have been missed; all other detectors ran.",
+                "report it with the exchange on which it failed",
                 0,
                 about={"detector": detector.id},
             )

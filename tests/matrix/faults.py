@@ -14,7 +14,7 @@ REASONS = {
         "needs brokers of",
         "Their developers do not support such old brokers; where the table has letters, they work.",
     ),
-    "closed-on-version": ("it serves", "Kafka 4 does this for versions that it dropped (KIP-896)."),
+    "closed-on-version": ("it supports", "Kafka 4 does this for versions that it dropped (KIP-896)."),
     "api-versions-ignored": (
         "had offered no version", "kafka-go always requests settings, even without the proxy."
     ),
@@ -26,7 +26,7 @@ REASONS = {
         "Metadata v11 between client 'sarama-client'",
         "Kafka 0.9 does not have that version and answers in version 0.",
     ),
-    "corrupt-batch": ("format 2, and Produce v", "The client also does this without the proxy."),
+    "corrupt-batch": ("format 2, but Produce v", "The client also does this without the proxy."),
 }
 """By id of the finding: words that it must have, and why it is no fault of what stands between."""
 

@@ -124,7 +124,7 @@ class RebalanceCause(StrEnum):
     LEAVE = "a member left"
     TIMEOUT = "a member was silent for its session timeout"
     SUBSCRIPTION = "a member changed its subscription"
-    REJOIN = "a member joined again (its leader saw other partitions, or a cooperative rebalance went on)"
+    REJOIN = "a member rejoined (its leader saw other partitions, or a cooperative rebalance continued)"
     UNSEEN = "of an event that was not captured"
 
 

@@ -51,12 +51,12 @@ class MetadataIgnored(Detector):
     severity = Severity.MEDIUM
     title = "a client produces to or fetches from a broker that its metadata does not show as the leader"
     why = (
-        "a client must follow the leader that Metadata names. This one asked, got the answer, and keeps using the old "
-        "broker: nothing gets through until it follows."
+        "a client must send these requests to the leader that Metadata names. This one received the new leader and "
+        "keeps using the old broker: none of its requests succeed until it switches."
     )
     remedy = (
-        "upgrade the client; if it is a current one, look for an address that leads to the wrong broker (DNS, load "
-        "balancer, port forwarding: every broker needs advertised.listeners of its own)"
+        "upgrade the client; if it is already current, look for an address that leads to the wrong broker (DNS, load "
+        "balancer, port forwarding: every broker needs its own advertised.listeners)"
     )
     apis = frozenset({METADATA, PRODUCE, FETCH})
 
@@ -105,7 +105,7 @@ class MetadataIgnored(Detector):
         finding.count = tally.count
         finding.seen = (
             f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
-            f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as the leader"
+            f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as leader"
         )
 
 
@@ -114,10 +114,10 @@ class TopicRecreated(Detector):
     severity = Severity.INFO
     title = "a topic was deleted and created again: its id has changed (KIP-516)"
     why = (
-        "the topic was deleted and created again. Its offsets start over, committed ones belong to the old topic, and "
-        "clients that name topics without their id (Fetch before v13) do not notice."
+        "the topic was deleted and created again. Its offsets start over, committed offsets belong to the old topic, "
+        "and clients that name topics without their id (Fetch before v13) do not notice."
     )
-    remedy = "if that was wanted: reset the offsets of its groups (kafka-consumer-groups.sh --reset-offsets)"
+    remedy = "if this was intended, reset the offsets of the groups that read it (kafka-consumer-groups.sh --reset-offsets)"
     apis = frozenset({METADATA})
 
     def setup(self) -> None:
@@ -142,7 +142,7 @@ class TopicRecreated(Detector):
                 self.report(
                     (cluster, name),
                     exchange,
-                    seen=f"topic {name!r} has changed its id from {before} to {now}, according to {conn.where}",
+                    seen=f"the id of topic {name!r} changed from {before} to {now}, according to {conn.where}",
                     topic=name,
                     old_id=before,
                     new_id=now,
@@ -167,15 +167,15 @@ class OldTopicId(Detector):
     """Without a new id: recreating a topic takes time, and clients keep asking meanwhile."""
 
     RECREATED = (
-        "The topic was deleted and created again: it has a new id, which the client would learn from Metadata. Nothing is "
-        "read or written until it does.",
-        "upgrade or restart the client: on this error it must refresh its Metadata and start over with the new topic, whose "
+        "The topic was deleted and created again: it has a new id, which the client can learn from Metadata. Until "
+        "then, it can neither read nor write the topic.",
+        "upgrade or restart the client: on this error it must refresh its Metadata and switch to the new topic, whose "
         "offsets start over",
     )
     GONE = (
-        "The brokers do not know this one, and no Metadata seen here names a newer id of the topic.",
-        "look whether the topic was deleted (kafka-topics.sh --describe): then stop its clients, or create it again. If it is "
-        "there, a broker is behind the others",
+        "The brokers do not know this id, and no Metadata seen here gives the topic a newer one.",
+        "check whether the topic was deleted (kafka-topics.sh --describe): if so, stop its clients or create it "
+        "again. If it exists, one broker is behind the others",
     )
 
     def setup(self) -> None:
@@ -211,8 +211,8 @@ class OldTopicId(Detector):
             finding.count = tally.count
             finding.seen = (
                 f"{conn.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
-                f"{tally.span_ns / SECOND:.1f} s and got {facts.error_name(code)}"
-                f"{f'; the topic was recreated with the id {topic_id_text(anew)}' if anew else ''}"
+                f"{tally.span_ns / SECOND:.1f} s and got "
+                f"{facts.error_name(code)}{f'; the topic was recreated with id {topic_id_text(anew)}' if anew else ''}"
             )
 
 
@@ -221,14 +221,14 @@ class ProducerIdNotRenewed(ProduceDetector):
     severity = Severity.HIGH
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
     why = (
-        "once a broker has answered this, the same producer id and epoch cannot go on: a sequence number is missing, "
-        "or another producer has taken over. A producer must then get a new epoch or id (InitProducerId, KIP-360) or "
-        "stop. This one repeats; nothing of it is written."
+        "after this error, the producer id and epoch can no longer be used: a sequence number is missing, or another "
+        "producer has taken over. The producer must get a new epoch or id (InitProducerId, KIP-360) or stop. This one "
+        "keeps retrying, and none of its records are written."
     )
     remedy = (
-        "close the producer and make a new one when the client reports this error as fatal (Java: "
+        "close the producer and create a new one when the client reports this error as fatal (Java: "
         "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does not "
-        "report it, upgrade it: librdkafka 1.7 and newer, Java 2.5 and newer recover"
+        "report it, upgrade it: librdkafka 1.7 and newer and Java 2.5 and newer recover"
     )
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 

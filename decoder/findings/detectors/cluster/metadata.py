@@ -55,13 +55,14 @@ def topics_of(exchange: Exchange) -> Iterator[TopicMetadata]:
 class MetadataStorm(Detector):
     id = "metadata-storm"
     severity = Severity.LOW
-    title = "Metadata (or FindCoordinator, DescribeCluster ...) asked many times a second, for seconds"
+    title = "a client sends Metadata (or FindCoordinator, DescribeCluster ...) many times a second, for seconds"
     why = (
-        "what these requests ask changes rarely; clients keep it for metadata.max.age.ms (5 min) and ask again after an "
-        "error. Each answer costs a broker a walk over the topics asked for, and counts against the request quota."
+        "the answers rarely change; clients cache them for metadata.max.age.ms (5 min) and ask again after an error. "
+        "For each answer, a broker must go through all topics requested, and the time counts against the request "
+        "quota."
     )
     remedy = (
-        "look for code that lists topics, asks partitions_for() or describes the cluster inside its loop: ask once and "
+        "look for code that lists topics, calls partitions_for() or describes the cluster inside a loop: ask once and "
         "keep the answer; leave metadata.max.age.ms (librdkafka: topic.metadata.refresh.interval.ms; Python: "
         "metadata_max_age_ms) at 300000 and retry.backoff.ms at 100 or more"
     )
@@ -111,11 +112,11 @@ class AllTopicsPolling(Detector):
     severity = Severity.LOW
     title = "Metadata of all topics is requested often, with large responses"
     why = (
-        "a request without topic names is answered with every partition of the cluster. Pattern subscriptions and "
-        "topic listings do that; on a big cluster it costs the broker more than the records do."
+        "a request without topic names returns every partition of the cluster. Pattern subscriptions and topic "
+        "listings send such requests; on a large cluster they cost the broker more than the records do."
     )
     remedy = (
-        "subscribe by names instead of a pattern, or use the KIP-848 protocol with a RE2J pattern, which the broker "
+        "subscribe by name instead of by pattern, or use the KIP-848 protocol with an RE2J pattern, which the broker "
         "evaluates (group.protocol=consumer); raise metadata.max.age.ms; list topics less often"
     )
     apis = frozenset({METADATA})
@@ -166,14 +167,14 @@ class UnknownTopicLoop(Detector):
     severity = Severity.MEDIUM
     title = "a topic that does not exist is requested again and again"
     why = (
-        "producers wait for the topic until max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
-        "without an error; meanwhile each client asks again every retry.backoff.ms. UNKNOWN_TOPIC_OR_PARTITION is also "
-        "the answer to a principal without DESCRIBE on the topic."
+        "producers wait for the topic for max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
+        "without an error; meanwhile each client asks again every retry.backoff.ms. A principal without DESCRIBE on "
+        "the topic also gets UNKNOWN_TOPIC_OR_PARTITION."
     )
     remedy = (
-        "check the name for a typing error, and whether this is the right cluster; create the topic (kafka-topics.sh "
-        "--create) before its clients start; grant DESCRIBE; librdkafka consumers: allow.auto.create.topics=true only "
-        "where brokers have auto.create.topics.enable"
+        "check the name for typing errors, and check that this is the right cluster; create the topic "
+        "(kafka-topics.sh --create) before its clients start; grant DESCRIBE; librdkafka consumers: set "
+        "allow.auto.create.topics=true only where brokers have auto.create.topics.enable"
     )
     apis = frozenset({METADATA})
 
@@ -212,7 +213,7 @@ class UnknownTopicLoop(Detector):
             if finding is None:
                 continue
             lasting = case.last_ns - case.first_ns
-            end = "; then it was there" if case.found else ""
+            end = "; then the topic existed" if case.found else ""
             if not case.found:
                 finding.severity = Severity.HIGH if lasting >= self.LONG_NS else Severity.MEDIUM
             else:
@@ -227,10 +228,10 @@ class InvalidTopicName(Detector):
     id = "invalid-topic-name"
     severity = Severity.HIGH
     title = "a topic name that Kafka does not allow"
-    why = "no such topic can exist, so every retry fails too; the error is not retriable."
+    why = "such a topic cannot exist, so every retry fails too; the error is not retriable."
     remedy = (
-        "correct the name in the client's configuration: look for blanks, slashes, or a list that was not split at its "
-        "commas"
+        "correct the name in the client's configuration: look for spaces, slashes, or a list that was not split at "
+        "its commas"
     )
     apis = frozenset({METADATA, CREATE_TOPICS})
     wanted = Wanted.FAILED
@@ -262,13 +263,13 @@ class InvalidTopicName(Detector):
         if not name:
             return "it is empty"
         if name in (".", ".."):
-            return "it names a folder"
+            return "it is a directory name"
         if len(name) > self.LONGEST:
-            return f"it has {len(name)} characters, {self.LONGEST} is the most"
+            return f"it has {len(name)} characters; the maximum is {self.LONGEST}"
         wrong = sorted({c for c in name if not self.LEGAL.fullmatch(c)})
         if wrong:
-            return f"it has {' '.join(repr(c) for c in wrong[:4])}, allowed are letters, digits and . _ -"
-        return "the broker gives no reason; a name that differs from another only in . and _ is refused too"
+            return f"it contains {' '.join(repr(c) for c in wrong[:4])}; only letters, digits and . _ - are allowed"
+        return "the broker gives no reason; a name that differs from an existing one only in . and _ is also refused"
 
 
 class TopicMadeByAsking(Detector):
@@ -276,12 +277,12 @@ class TopicMadeByAsking(Detector):
     severity = Severity.INFO
     title = "a topic was created because a client asked for it (auto.create.topics.enable)"
     why = (
-        "with auto.create.topics.enable a mistyped name makes a topic, with the broker's num.partitions and "
-        "default.replication.factor instead of what was planned."
+        "with auto.create.topics.enable, a mistyped name creates a topic, and it gets the broker's num.partitions and "
+        "default.replication.factor instead of planned values."
     )
     remedy = (
-        "if you do not want that: auto.create.topics.enable=false on the brokers; allow.auto.create.topics=false on "
-        "consumers; create topics on purpose"
+        "to prevent this, set auto.create.topics.enable=false on the brokers and allow.auto.create.topics=false on "
+        "consumers, and create topics explicitly"
     )
     apis = frozenset({METADATA, CREATE_TOPICS})
 

@@ -28,12 +28,13 @@ class MisroutedClient(Detector):
         found = self.report(
             (conn.identity, cluster, node, conn.broker),
             exchange,
-            "clients of Kafka 4.4 and newer name the cluster and broker they mean in ApiVersions (KIP-1242); a broker that "
-            "is another one refuses them, where older clients would have produced to it. The address leads elsewhere: one load "
-            "balancer in front of several brokers, an address or a port mapping that another broker has taken over, a DNS record "
-            "of another cluster.",
-            f"find out where {conn.broker} leads: each broker needs an address of its own (advertised.listeners). The client "
-            "itself begins again with bootstrap.servers (metadata.recovery.strategy=rebootstrap, the default since 4.0)",
+            "clients of Kafka 4.4 and newer name the intended cluster and broker in ApiVersions (KIP-1242); any other "
+            "broker refuses them, where older clients would have produced to it. The address leads elsewhere: one "
+            "load balancer in front of several brokers, an address or port mapping that another broker has taken "
+            "over, or a DNS record of another cluster.",
+            f"find out where {conn.broker} leads: each broker needs its own address (advertised.listeners). The "
+            "client itself starts over with bootstrap.servers (metadata.recovery.strategy=rebootstrap, the default "
+            "since 4.0)",
             cluster_id=cluster,
             node_id=node,
             facts=conn.facts,

@@ -134,11 +134,11 @@ class LeaderlessPartition(_PartitionHealth):
     FAULT = _Fault(_without_leader, sightings=2, lasting_ns=5 * SECOND)
     why = (
         "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
-        "clients wait and retry until delivery.timeout.ms or for ever."
+        "clients wait and retry until delivery.timeout.ms or forever."
     )
     remedy = (
         "start the brokers that hold the replicas (kafka-topics.sh --describe --unavailable-partitions names them); "
-        "only if they are lost: kafka-leader-election.sh --election-type unclean, which loses records"
+        "only if the brokers are lost, use kafka-leader-election.sh --election-type unclean, which loses records"
     )
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
@@ -159,26 +159,26 @@ def _out_of_sync(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int
 class ReplicasOutOfSync(_PartitionHealth):
     id = "replicas-out-of-sync"
     severity = Severity.INFO
-    title = "partitions with fewer replicas in sync than they have, or with offline replicas"
+    title = "partitions with replicas that are out of sync or offline"
     FAULT = _Fault(_out_of_sync)
 
     LONG_NS = 60 * SECOND
     """A broker restarts in less."""
     why = (
-        "a record with acks=all is kept by the replicas in sync only; with fewer than min.insync.replicas producers "
-        "get NOT_ENOUGH_REPLICAS, and one more broker down may leave a partition without a leader."
+        "with acks=all, only the in-sync replicas are sure to have a record; with fewer than min.insync.replicas, "
+        "producers get NOT_ENOUGH_REPLICAS, and one more broker failure may leave a partition without a leader."
     )
     remedy = (
-        "look whether these brokers are up, and at their disks and replica.lag.time.max.ms (30 s); a broker that is "
-        "restarted catches up by itself"
+        "check whether these brokers are up, their disks, and replica.lag.time.max.ms (30 s); a restarted broker "
+        "catches up by itself"
     )
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         missing = sorted({node for nodes in report.faults.values() for node in nodes})
         report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
         report.finding.seen = (
-            f"{len(report.faults)} of {report.shown} partitions lack replicas in sync: broker {some(missing, 5)} is missing from "
-            f"{some((f'{t}-{p}' for t, p in report.faults), 3)}"
+            f"{len(report.faults)} of {report.shown} partitions lack in-sync replicas: broker {some(missing, 5)} is "
+            f"missing from {some((f'{t}-{p}' for t, p in report.faults), 3)}"
             + (f" for {duration(report.longest_ns)}" if report.longest_ns else "")
         )
 
@@ -200,13 +200,13 @@ class LeaderNotPreferred(_PartitionHealth):
     LONG_NS = 600 * SECOND
     """The controller checks every leader.imbalance.check.interval.seconds (5 min)."""
     why = (
-        "the first replica of an assignment is the preferred leader: with it, leaders are spread as the assignment was "
-        "planned. After a broker was down, others lead its partitions, and carry its load until leadership is given back."
+        "the first replica of an assignment is the preferred leader; when it leads, load is spread as planned. After "
+        "a broker was down, other brokers lead its partitions and carry its load until they give leadership back."
     )
     remedy = (
-        "with auto.leader.rebalance.enable=true brokers give leadership back within 5 minutes, where more than "
-        "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; at once: "
-        "kafka-leader-election.sh --election-type preferred --all-topic-partitions"
+        "with auto.leader.rebalance.enable=true, brokers give leadership back within 5 minutes if more than "
+        "leader.imbalance.per.broker.percentage (10) of a broker's partitions are led elsewhere; to do it at once, "
+        "use kafka-leader-election.sh --election-type preferred --all-topic-partitions"
     )
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:

@@ -115,10 +115,10 @@ class Throttled(Detector):
             key,
             exchange,
             "",
-            f"see what is set: kafka-configs.sh --describe --entity-type clients (and users); raise it: kafka-configs.sh "
-            f"--alter --entity-type clients --entity-name {conn.client_id or '...'} --add-config {quota}=...; or send less: "
-            "compression.type=zstd with linger.ms=20 and a bigger batch.size, fewer bytes per record, no clients that share "
-            "an id and with it the quota",
+            "show the quotas: kafka-configs.sh --describe --entity-type clients (and users); raise one: "
+            f"kafka-configs.sh --alter --entity-type clients --entity-name {conn.client_id or '...'} --add-config "
+            f"{quota}=...; or send less: use compression.type=zstd with linger.ms=20 and a bigger batch.size, smaller "
+            "records, and no clients that share an id and so its quota",
             quota=quota,
         )
 
@@ -143,7 +143,7 @@ class Throttled(Detector):
             if held.refused:
                 text += f"; {times(held.refused)} with THROTTLING_QUOTA_EXCEEDED"
             if held.meanwhile:
-                text += f"; it went on sending before the time was over {times(held.meanwhile)}"
+                text += f"; it kept sending before the throttle time was over {times(held.meanwhile)}"
             finding.seen = text
 
     @staticmethod
@@ -152,9 +152,12 @@ class Throttled(Detector):
         return (
             f"the quota {quota} of the user or of {whose} is used up{' (or request_percentage)' if kind in (PRODUCE, FETCH) else ''}. "
             + (
-                "The broker, older than Kafka 2.0, keeps its responses back until the time is over (KIP-13); "
+                "The broker, older than Kafka 2.0, holds its responses until the throttle time is over (KIP-13); "
                 if kept_back
-                else "The broker answers at once and then does not read from the connection until the time is over (KIP-219); "
+                else (
+                    "The broker answers at once and then does not read from the connection until the throttle time is "
+                    "over (KIP-219); "
+                )
             )
             + "records queue up in the client until buffer.memory, delivery.timeout.ms or max.poll.interval.ms is reached."
         )

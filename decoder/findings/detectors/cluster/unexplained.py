@@ -118,7 +118,7 @@ class UnexplainedError(Detector):
 
     id = "unexplained-error"
     severity = Severity.MEDIUM
-    title = "an error code that no other finding names: what it means, and whether it went away"
+    title = "an error code that no other finding covers: what it means, and whether it went away"
 
     IN_A_ROW = 20
     """Responses. A restart, an election or a rebalance costs a client a few."""
@@ -225,7 +225,7 @@ class UnexplainedError(Detector):
         first, last = found.first_ns or 0, found.last_ns or 0
         span = f" within {duration(last - first)}" if last > first else ""
         subjects = f" for {some(about['about'])}" if about["about"] else ""
-        end = "it went away: later answers were without it" if gone else "no answer without it since"
+        end = "it went away: later answers do not have it" if gone else "no later answer without it"
         found.seen = f"{about['api']} of {conn.who} got {about['error']}{subjects} {times(found.count)}{span} from {conn.where}; {end}"
         return found
 
@@ -241,8 +241,8 @@ def _meaning(api_key: int, code: int) -> tuple[str, str]:
     """The meaning of an error in an API's response, and what to do."""
     if code not in facts.errors():
         return (
-            "no known Kafka release has this error code: the broker is newer, or not Kafka.",
-            "look for the code in the documentation of the broker's software",
+            "no known Kafka release has this error code: the broker is newer, or it is not Kafka.",
+            "look the code up in the documentation of the broker's software",
         )
     text = explain.error(code)
     api = facts.api_name(api_key)

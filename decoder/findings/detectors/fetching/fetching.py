@@ -21,10 +21,10 @@ LIST_OFFSETS = facts.api_key("ListOffsets")
 class EmptyFetchLoop(FetchDetector):
     id = "empty-fetch-loop"
     severity = Severity.LOW
-    title = "a consumer that fetches in a hot loop: empty answers at once, because the broker may not wait"
+    title = "a consumer fetches in a busy loop: the broker may not wait, so it returns empty answers at once"
     why = (
-        "a broker keeps a Fetch back until min_bytes are there or max_wait_ms is over. Where it may not wait, an idle "
-        "consumer asks again at once: CPU and network for nothing on both sides, and request quotas used up."
+        "a broker holds a Fetch until min_bytes are available or max_wait_ms is over. If it may not wait, an idle "
+        "consumer asks again at once: both sides waste CPU and network, and request quotas are used up."
     )
     remedy = (
         "set fetch.min.bytes=1 (or more) and fetch.max.wait.ms=500 (Java and Python: fetch_max_wait_ms; librdkafka: "
@@ -66,7 +66,7 @@ class EmptyFetchLoop(FetchDetector):
         finding.about["per_second"] = rate = round(max(pace.rate, finding.about["per_second"]), 1)
         finding.severity = Severity.MEDIUM if rate >= self.WORSE_EACH_SECOND else Severity.LOW
         finding.seen = (
-            f"{conn.who} fetches from {conn.where} {number(rate)} times a second and gets nothing: the requests say "
+            f"{conn.who} fetches from {conn.where} {number(rate)} times a second and gets nothing: its requests have "
             f"max_wait_ms={fetched.max_wait_ms}, min_bytes={fetched.min_bytes}"
         )
 
@@ -95,17 +95,17 @@ class _OutOfRange:
 class OffsetOutOfRange(FetchDetector):
     id = "offset-out-of-range"
     severity = Severity.MEDIUM
-    title = "a consumer asks for an offset that the log does not, or no longer, contain"
+    title = "a consumer asks for an offset that the log does not contain, or no longer contains"
     why = (
         "retention (retention.ms, retention.bytes), DeleteRecords, a recreated topic, or an unclean leader election "
-        "moved the log away from the position. auto.offset.reset decides what a consumer does then: earliest reads "
-        "(again) from the log's start, latest skips what is there, none raises an error; a consumer that does not "
-        "reset asks forever."
+        "removed the consumer's position from the log. auto.offset.reset decides what a consumer does then: earliest "
+        "reads (again) from the log's start, latest skips the existing records, none raises an error; a consumer that "
+        "does not reset its position asks forever."
     )
     remedy = (
         "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
-        "a topic was recreated, reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset on "
-        "purpose; a client that loops must reset its position with ListOffsets"
+        "a topic was recreated, reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset "
+        "deliberately; a client that loops must reset its position with ListOffsets"
     )
     apis = frozenset({FETCH, LIST_OFFSETS})
 
@@ -193,9 +193,9 @@ class OffsetOutOfRange(FetchDetector):
             finding = self._found[key]
             others = len(cases) - 1
             rest = (
-                f"; so were {others} more partitions of the topic"
+                f"; so were {others} other partitions of the topic"
                 if others > 1
-                else "; so was one more"
+                else "; so was one other partition"
                 if others
                 else ""
             )
@@ -219,9 +219,9 @@ class OffsetOutOfRange(FetchDetector):
         elif case.end >= 0 and case.asked > case.end:
             text += f"; the log ends at {case.end}: the topic was recreated, or its log was truncated"
         if case.failed:
-            text += f"; it asked on for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
+            text += f"; it kept asking for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
         elif case.went_on >= 0:
-            text += f"; it went on at {case.went_on}"
+            text += f"; it continued at offset {case.went_on}"
         return text
 
 
@@ -252,18 +252,18 @@ class FetchErrorLoop(FetchDetector):
     """A leader election or a new topic causes a few retries, 100 ms apart, and takes less."""
 
     REMEDIES: ClassVar[dict[str, str]] = {
-        "NOT_LEADER_OR_FOLLOWER": "the client must refresh its Metadata: check whether it does, and whether Metadata names a "
-        "leader that the broker agrees with; a client that does not is at fault",
-        "UNKNOWN_TOPIC_OR_PARTITION": "create the topic, or take it out of the consumer's subscription or assignment; "
-        "partitions that this broker does not hold point to stale Metadata",
+        "NOT_LEADER_OR_FOLLOWER": "the client must refresh its Metadata: check whether it does, and whether Metadata "
+                                  "names the leader that the broker knows; a client that does not refresh is at fault",
+        "UNKNOWN_TOPIC_OR_PARTITION": "create the topic, or remove it from the consumer's subscription or assignment; "
+                                      "if this broker does not have the partitions, the client's Metadata is stale",
         "UNKNOWN_TOPIC_ID": "the topic was deleted (and perhaps recreated with another id): the client must refresh its "
         "Metadata; upgrade clients that keep the old id, or restart them",
-        "FENCED_LEADER_EPOCH": "the client's Metadata is older than the broker's: look whether it asks Metadata after the "
-        "error (KIP-320), lower metadata.max.age.ms, upgrade the client",
-        "UNKNOWN_LEADER_EPOCH": "the broker lags behind the client's Metadata: look at its connection to the controller",
-        "OFFSET_NOT_AVAILABLE": "the leader is new and its high watermark has not caught up (KIP-207): look at the "
-        "followers of the partition and at its in-sync replicas",
-        "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: look at its disk and its log",
+        "FENCED_LEADER_EPOCH": "the client's Metadata is older than the broker's: check whether it sends Metadata "
+                               "after the error (KIP-320), lower metadata.max.age.ms, upgrade the client",
+        "UNKNOWN_LEADER_EPOCH": "the broker lags behind the client's Metadata: check its connection to the controller",
+        "OFFSET_NOT_AVAILABLE": "the leader is new and its high watermark has not caught up (KIP-207): check the "
+                                "partition's followers and in-sync replicas",
+        "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: check its disk and its log",
     }
 
     def setup(self) -> None:
@@ -299,8 +299,8 @@ class FetchErrorLoop(FetchDetector):
         finding = self.report(
             case_key,
             fetched.exchange,
-            "nothing is read from these partitions meanwhile. Clients treat most of these errors as temporary and "
-            "retry without informing the application (retry.backoff.ms), so only the lag shows it.",
+            "meanwhile, these partitions are not read. Clients treat most of these errors as temporary and retry "
+            "without informing the application (retry.backoff.ms), so only the lag shows it.",
             self.REMEDIES.get(error, "look for the error in the broker's log, at the time of the first exchange"),
             topic=topic,
             error=error,
@@ -324,15 +324,16 @@ class FetchErrorLoop(FetchDetector):
 class BatchOverFetchLimit(FetchDetector):
     id = "batch-over-fetch-limit"
     severity = Severity.LOW
-    title = "batches larger than the fetch limit: one per round trip, or none at all (before KIP-74)"
+    title = "batches are larger than the fetch limit: a consumer gets one per round trip, or none at all (before KIP-74)"
     why = (
-        "since KIP-74 (Fetch v3) a broker sends the first batch whole even if it is over the limit, so that consumers "
-        "move on, one batch per request; before, it sent what fits and the consumer could not go on."
+        "since KIP-74 (Fetch v3), a broker sends the whole first batch even if it is over the limit, so consumers "
+        "advance one batch per request; before that, it sent only the part that fits, and the consumer could not "
+        "advance."
     )
     remedy = (
-        "raise the limit over the biggest batch: max.partition.fetch.bytes (Java, kafka-python: "
-        "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and with it fetch.max.bytes; or lower "
-        "batch.size and max.request.size of the producers; upgrade clients that use Fetch v2 or lower"
+        "raise the limit above the size of the largest batch: max.partition.fetch.bytes (Java, kafka-python: "
+        "max_partition_fetch_bytes; librdkafka: fetch.message.max.bytes), and fetch.max.bytes with it; or lower the "
+        "producers' batch.size and max.request.size; upgrade clients that use Fetch v2 or lower"
     )
 
     COUNT = 5
@@ -368,8 +369,8 @@ class BatchOverFetchLimit(FetchDetector):
         finding.count = count
         biggest = finding.about["batch_bytes"] = max(whole, finding.about.get("batch_bytes", 0))
         finding.seen = (
-            f"{conn.who} asks for at most {size(limit)} per partition of {answer.place[0]}, and {times(count)} the first "
-            f"batch alone is bigger (up to {size(biggest)}): each round trip brings one batch"
+            f"{conn.who} asks for at most {size(limit)} per partition of {answer.place[0]}, and {times(count)} the "
+            f"first batch alone was larger (up to {size(biggest)}): each round trip returns one batch"
         )
 
     def _stuck(
@@ -389,5 +390,5 @@ class BatchOverFetchLimit(FetchDetector):
         finding.about["batch_bytes"] = whole
         finding.seen = (
             f"{conn.who} is stuck at offset {offset} of {name}: the record there takes {size(whole)}, and Fetch "
-            f"v{fetched.exchange.api_version} brings only the first {size(answer.size)} of it, {times(count)}"
+            f"v{fetched.exchange.api_version} returns only the first {size(answer.size)} of it, {times(count)}"
         )

@@ -59,16 +59,16 @@ class _Falling(NamedTuple):
 class GrowingLag(FetchDetector):
     id = "consumer-lag-growing"
     severity = Severity.LOW
-    title = "a consumer whose lag is large and grows: it takes less than is produced"
+    title = "a consumer's lag is large and grows: it reads more slowly than records are produced"
     why = (
-        "lag is what was produced (high_watermark) and not fetched (fetch_offset). It grows as long as the consumer is "
-        "slower than the producers; when the oldest record not read reaches retention.ms or retention.bytes, records "
-        "are deleted unread."
+        "lag is the number of records produced (high_watermark) and not yet fetched (fetch_offset). It grows while "
+        "the consumer is slower than the producers; when the oldest unread record reaches retention.ms or "
+        "retention.bytes, records are deleted unread."
     )
     remedy = (
-        "look at what the application does between two polls; add members to the group up to the number of partitions; "
-        "let a fetch bring more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
-        "queued.max.messages.kbytes); see whether fetches are throttled (consumer_byte_rate)"
+        "check what the application does between two polls; add members to the group, up to the number of partitions; "
+        "let a fetch return more (fetch.min.bytes, max.partition.fetch.bytes; librdkafka: fetch.message.max.bytes and "
+        "queued.max.messages.kbytes); check whether fetches are throttled (consumer_byte_rate)"
     )
 
     LASTING_NS = 15 * SECOND
@@ -153,7 +153,7 @@ class GrowingLag(FetchDetector):
         finding.severity = Severity.MEDIUM if heavy else Severity.LOW
         finding.seen = (
             f"{conn.who} falls behind in {some(f'{topic}-{p}' for p in partitions)}: its lag grew from {before:,} to "
-            f"{now:,} records in {duration(lasting * SECOND)}; it takes {number(consumed)} records/s, "
+            f"{now:,} records in {duration(lasting * SECOND)}; it reads {number(consumed)} records/s, while "
             f"{number(come)} records/s are produced"
         )
         finding.about |= {
@@ -184,16 +184,16 @@ class _Transaction:
 class StalledByTransaction(FetchDetector):
     id = "read-committed-stalled"
     severity = Severity.LOW
-    title = "a read_committed consumer that waits behind an open transaction"
+    title = "a read_committed consumer waits behind an open transaction"
     why = (
-        "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction that "
-        "is still open (KIP-98). All that comes after it waits, of other producers too, until the transaction ends or "
-        "transaction.timeout.ms is over."
+        "a read_committed consumer reads up to the last stable offset: the first record of the oldest transaction "
+        "that is still open (KIP-98). Every record after it waits, including those of other producers, until the "
+        "transaction ends or transaction.timeout.ms is over."
     )
     remedy = (
-        "find who holds it: kafka-transactions.sh find-hanging (or describe-producers) names the producer, abort ends "
-        "it (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); Flink: transactions last "
-        "as long as the checkpoint interval"
+        "find out who has it open: kafka-transactions.sh find-hanging (or describe-producers) names the producer, and "
+        "abort ends the transaction (KIP-664); commit or abort sooner, lower transaction.timeout.ms (default 60000); "
+        "Flink: transactions last as long as the checkpoint interval"
     )
     apis = frozenset({FETCH, PRODUCE, END_TXN})
 
@@ -259,14 +259,14 @@ class StalledByTransaction(FetchDetector):
         holders = [(t, i) for i, t in self._open.items() if place in t.places and t.since_ns <= stall.since_ns]
         text = (
             f"{conn.who} has been at offset {stall.stable} of {place[0]}-{place[1]} for {duration(lasting)}: "
-            f"{several(stall.high_watermark - stall.stable, 'record')} behind it wait for an open transaction to end "
+            f"{several(stall.high_watermark - stall.stable, 'record')} after it wait for an open transaction to end "
             "(isolation.level=read_committed)"
         )
         if holders:
             oldest, transactional_id = min(holders, key=lambda holder: holder[0].since_ns)
             text += (
-                f"; transactional.id {transactional_id!r} of {oldest.who} began to write there "
-                f"{duration(fetched.time_ns - oldest.since_ns)} before and did not end it"
+                f"; transactional.id {transactional_id!r} of {oldest.who} began writing there "
+                f"{duration(fetched.time_ns - oldest.since_ns)} earlier and has not ended it"
             )
             finding.about["transactional_id"] = transactional_id
         finding.seen = text

@@ -18,14 +18,15 @@ OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
 class ReadReplicaBouncing(FetchDetector):
     id = "read-replica-bouncing"
     severity = Severity.LOW
-    title = "a consumer is sent to a nearer replica again and again but does not stay there (KIP-392)"
+    title = "a consumer is repeatedly sent to a closer replica but does not stay there (KIP-392)"
     why = (
-        "with client.rack and replica.selector.class a leader answers preferred_read_replica and no records (KIP-392). "
-        "A consumer that cannot read from that replica (not reachable, not in sync, OFFSET_NOT_AVAILABLE, a client "
-        "that ignores the field) asks the leader again: round trips without records."
+        "with client.rack and replica.selector.class, a leader answers with preferred_read_replica and no records "
+        "(KIP-392). A consumer that does not read from that replica (not reachable, not in sync, "
+        "OFFSET_NOT_AVAILABLE, a client that ignores the field) asks the leader again: the round trips return no "
+        "records."
     )
     remedy = (
-        "see whether the client can reach the replica, and what it answers; take client.rack from the client, or "
+        "check whether the client can reach the replica, and what it answers; remove client.rack from the client, or "
         "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica"
     )
 
@@ -62,13 +63,13 @@ class LogTruncated(FetchDetector):
     severity = Severity.MEDIUM
     title = "a log was truncated below a consumer's position: records it read are gone (KIP-320)"
     why = (
-        "after an unclean leader election, or acks below all, a new leader may lack records that consumers have read "
-        "already; other records take their offsets (KIP-320). Java clients raise LogTruncationException or reset, "
-        "librdkafka resets by auto.offset.reset; others read on without noticing."
+        "after an unclean leader election, or with acks other than all, a new leader may lack records that consumers "
+        "have already read; other records get their offsets (KIP-320). Java clients raise LogTruncationException or "
+        "reset, librdkafka resets according to auto.offset.reset; others keep reading without noticing."
     )
     remedy = (
-        "treat what was processed beyond that offset as in doubt; unclean.leader.election.enable=false, "
-        "min.insync.replicas=2 with replication factor 3 and acks=all keep it from happening again"
+        "treat everything processed beyond that offset as uncertain; to prevent it, set "
+        "unclean.leader.election.enable=false, min.insync.replicas=2 with replication factor 3, and acks=all"
     )
     apis = frozenset({FETCH, OFFSET_FOR_LEADER_EPOCH})
 

@@ -18,16 +18,16 @@ REFUSALS = facts.error_code_set(
 )  # fmt: skip
 _WHO = tuple[ClientIdentity, str]
 _WHY = (
-    "in a session a Fetch names only what changed, and the broker remembers the rest. A broker has room for "
-    "max.incremental.fetch.session.cache.slots (1000) sessions, of followers too; who gets none, or loses it, names all "
-    "its partitions in each request."
+    "in a session, a Fetch names only what changed, and the broker remembers the rest. A broker has room for "
+    "max.incremental.fetch.session.cache.slots (1000) sessions, including those of followers; a client that gets "
+    "none, or loses it, names all its partitions in each request."
 )
 
 
 class FetchSessionRefused(FetchDetector):
     id = "fetch-session-refused"
     severity = Severity.LOW
-    title = "fetch sessions that the broker refuses again and again (KIP-227)"
+    title = "a broker keeps refusing fetch sessions (KIP-227)"
     wanted = Wanted.FAILED
 
     COUNT = 4
@@ -51,11 +51,12 @@ class FetchSessionRefused(FetchDetector):
         finding = self.report(
             key,
             fetched.exchange,
-            _WHY + " FETCH_SESSION_ID_NOT_FOUND: the session was evicted, or the broker was started again. "
-            "INVALID_FETCH_SESSION_EPOCH: the client lost count, or two connections use one session.",
-            "raise max.incremental.fetch.session.cache.slots on the brokers, over the number of consumers and followers of "
-            "each; look at the broker's IncrementalFetchSessionEvictionsPerSec; with INVALID_FETCH_SESSION_EPOCH look "
-            "for something between client and broker that repeats or loses requests, and upgrade the client",
+            _WHY + " FETCH_SESSION_ID_NOT_FOUND: the session was evicted, or the broker was restarted. "
+                   "INVALID_FETCH_SESSION_EPOCH: the client lost count, or two connections use one session.",
+            "raise max.incremental.fetch.session.cache.slots on the brokers above the number of consumers and "
+            "followers that each serves; check the broker's IncrementalFetchSessionEvictionsPerSec; for "
+            "INVALID_FETCH_SESSION_EPOCH, look for something between client and broker that repeats or loses "
+            "requests, and upgrade the client",
         )
         if finding.count == 1:
             finding.count = len(recent)
@@ -72,7 +73,7 @@ class FetchSessionRefused(FetchDetector):
 class FetchSessionChurn(FetchDetector):
     id = "fetch-session-churn"
     severity = Severity.LOW
-    title = "fetch sessions are created again and again, or refused because the broker has no slot left (KIP-227)"
+    title = "a client keeps creating fetch sessions, or is refused one because the broker has no slot left (KIP-227)"
 
     COUNT = 6
     WITHIN_NS = 30 * SECOND
@@ -93,11 +94,11 @@ class FetchSessionChurn(FetchDetector):
         given = sum(was for _, was in begun)
         full = given * 2 < len(begun)
         remedy = (
-            "raise max.incremental.fetch.session.cache.slots on the broker, over the number of consumers and followers it "
-            "serves (its metric NumIncrementalFetchSessions is at the limit)"
+            "raise max.incremental.fetch.session.cache.slots on the broker above the number of consumers and "
+            "followers it serves (its metric NumIncrementalFetchSessions is at the limit)"
             if full
-            else "a client that wants no session should send session_id 0 with session_epoch -1; one that wants it must "
-            "repeat the session_id it was given and count session_epoch up: upgrade or repair the client"
+            else "a client that does not want a session should send session_id 0 with session_epoch -1; one that does "
+                 "must repeat the session_id it was given and increment session_epoch: upgrade or fix the client"
         )
         finding = self.report(
             (conn.identity, conn.broker, full),
@@ -125,7 +126,7 @@ class FetchSessionChurn(FetchDetector):
 class FullFetches(FetchDetector):
     id = "full-fetches"
     severity = Severity.LOW
-    title = "large Fetch requests that name all partitions each time, because the client does not use sessions (KIP-227)"
+    title = "large Fetch requests name all partitions each time, because the client does not use sessions (KIP-227)"
 
     BYTES = 4096
     """Average bytes of a request: some hundred partitions."""
@@ -155,15 +156,16 @@ class FullFetches(FetchDetector):
         finding = self.report(
             (conn.identity, conn.broker),
             fetched.exchange,
-            _WHY + " librdkafka and aiokafka use none at all.",
-            "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), share the "
-            "partitions among more members, or use a client with sessions (Java, franz-go, kafka-python)",
+            _WHY + " librdkafka and aiokafka do not use sessions at all.",
+            "let the broker wait longer (fetch.min.bytes, fetch.max.wait.ms; librdkafka: fetch.wait.max.ms), spread "
+            "the partitions over more members, or use a client with sessions (Java, franz-go, kafka-python)",
             partitions=len(fetched.positions),
         )
         finding.count = count
         finding.seen = (
-            f"{conn.who} names {len(fetched.positions)} partitions in each of {count:,} Fetch requests to {conn.where} "
-            f"({size(asked / count)} each, {number(rate / 1000)} kB/s) for {size(records)} of records: it uses no session"
+            f"{conn.who} names {len(fetched.positions)} partitions in each of {count:,} Fetch requests to "
+            f"{conn.where} ({size(asked / count)} each, {number(rate / 1000)} kB/s) for {size(records)} of records: "
+            "it does not use a session"
         )
 
     def closed(self, conn: ClientConnection) -> None:

@@ -105,15 +105,15 @@ class AssignmentSkew(GroupDetector):
             group,
             counts,
             call,
-            f"in group {group.id!r} member {_name(group, member)} has {most} of {sum(counts.values())} partitions, "
-            f"the average of {len(counts)} members is {average:.1f}, the least {least} "
-            f"(generation {group.generation}, assignor {group.assignor or 'of the broker'})",
-            "the range assignor deals out every topic for itself and always begins with the same member: many topics "
-            "with few partitions all go to it. That member lags while others have nothing to do."
+            f"in group {group.id!r} member {_name(group, member)} has {most} of {sum(counts.values())} partitions; "
+            f"the average of {len(counts)} members is {average:.1f}, the minimum {least} (generation "
+            f"{group.generation}, assignor {group.assignor or 'of the broker'})",
+            "the range assignor assigns each topic separately and always begins with the same member, so that member "
+            "gets all topics with few partitions. It lags while others have nothing to do."
             if group.assignor == "range"
             else "the member with the most partitions sets the pace of the group.",
             "use partition.assignment.strategy=cooperative-sticky (kafka-python, aiokafka: sticky or round robin), or "
-            "group.protocol=consumer with the assignor uniform; or give the topics more partitions",
+            "group.protocol=consumer with the uniform assignor; or give the topics more partitions",
         )
         # Members with different subscriptions cannot get equal shares.
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
@@ -147,9 +147,10 @@ class IdleMembers(GroupDetector):
             group,
             counts,
             call,
-            f"group {group.id!r} has {len(counts)} members for {total} partition{'s' * (total > 1)}: "
-            f"{some(_name(group, m) for m in idle)} without any",
-            "a partition is read by one member of a group at a time; members without one only wait for others to fail.",
+            f"group {group.id!r} has {len(counts)} members for {total} partition{'s' * (total > 1)}; without any: "
+            f"{some(_name(group, m) for m in idle)}",
+            "a partition is read by one member of a group at a time; members without a partition only stand by in "
+            "case others fail.",
             "nothing if they are spares; otherwise run fewer members, give the topic more partitions, or use a share "
             "group (KIP-932), whose members share partitions",
         )

@@ -56,15 +56,15 @@ def often(counts: BoundedDict[object, RateCounter], key: object, call: Call) -> 
 class StaleCommit(GroupDetector):
     id = "stale-commit"
     severity = Severity.MEDIUM
-    title = "a commit is refused because it names an old generation or a former member"
+    title = "a commit is refused because it has an old generation or the id of a removed member"
     why = (
         "the partitions may belong to another member by now, so the coordinator refuses. The records were processed, "
         "the commit is lost, and the member that has the partitions now reads them again."
     )
     remedy = (
-        "commit in the callback for revoked partitions (Java onPartitionsRevoked, librdkafka rebalance_cb, "
-        "aiokafka and kafka-python on_partitions_revoked), do not hold on to offsets over a rebalance, and shorten the "
-        "work per poll when the member was lost by max.poll.interval.ms"
+        "commit in the callback for revoked partitions (Java onPartitionsRevoked, librdkafka rebalance_cb, aiokafka "
+        "and kafka-python on_partitions_revoked), do not keep offsets across a rebalance, and do less work per poll "
+        "if the member was removed because of max.poll.interval.ms"
     )
     apis = COMMIT_APIS
     wanted = Wanted.FAILED
@@ -102,13 +102,13 @@ class StaleCommit(GroupDetector):
 class OutsiderCommit(GroupDetector):
     id = "outsider-commit"
     severity = Severity.HIGH
-    title = "a client without membership commits to a group that has members"
+    title = "a client that is not a member commits to a group that has members"
     why = (
-        "a consumer with assign() instead of subscribe() commits without a generation. The coordinator takes that only "
-        "while the group has no members; two ways of reading in one group overwrite each other's offsets otherwise."
+        "a consumer with assign() instead of subscribe() commits without a generation. The coordinator accepts this "
+        "only while the group has no members; otherwise, the two ways of reading would overwrite each other's offsets."
     )
     remedy = (
-        "give the client that uses assign() a group.id of its own; to move offsets of a group, stop its members first "
+        "give the client that uses assign() its own group.id; to change a group's offsets, stop its members first "
         "(kafka-consumer-groups.sh --reset-offsets)"
     )
     apis = COMMIT_APIS
@@ -136,16 +136,18 @@ _SEVERITIES = {
     "REBALANCE_IN_PROGRESS": Severity.LOW,
 }
 _REMEDIES = {
-    "OFFSET_METADATA_TOO_LARGE": "shorten the metadata of the commit, or raise offset.metadata.max.bytes (4096)",
+    "OFFSET_METADATA_TOO_LARGE": "shorten the commit's metadata, or raise offset.metadata.max.bytes (4096)",
     "INVALID_COMMIT_OFFSET_SIZE": "commit fewer partitions at a time: the batch is larger than max.message.bytes of "
     "__consumer_offsets",
-    "UNKNOWN_TOPIC_OR_PARTITION": "the topic was deleted, or never had that partition: take it out of the subscription",
+    "UNKNOWN_TOPIC_OR_PARTITION": "the topic was deleted, or never had that partition: remove it from the subscription",
     "UNKNOWN_TOPIC_ID": "the topic was deleted or recreated: restart the consumer",
     "REBALANCE_IN_PROGRESS": "commit in the callback for revoked partitions, not later; Java and librdkafka "
     "report it as retriable: poll, and commit again",
-    "UNKNOWN_MEMBER_ID": "join again: the member was lost (held-up-join, missed-heartbeats, poll-interval-exceeded)",
-    "REQUEST_TIMED_OUT": "the replicas of __consumer_offsets do not answer within offsets.commit.timeout.ms: look at "
-    "the brokers",
+    "UNKNOWN_MEMBER_ID": (
+        "rejoin: the coordinator removed the member (held-up-join, missed-heartbeats, poll-interval-exceeded)"
+    ),
+    "REQUEST_TIMED_OUT": "the replicas of __consumer_offsets do not answer within offsets.commit.timeout.ms: check "
+                         "the brokers",
 }
 _OF_TRANSACTIONS = frozenset(_REMEDIES)
 """Codes of TxnOffsetCommit that are about groups, not about producer ids and epochs."""
@@ -206,13 +208,13 @@ class CommitPerRecord(GroupDetector):
     severity = Severity.LOW
     title = "a consumer commits after every record"
     why = (
-        "every commit is a request to the coordinator and a record in __consumer_offsets, replicated and answered by "
-        "all in-sync replicas: a consumer that waits for it reads at the pace of that round trip."
+        "every commit is a request to the coordinator and a record in __consumer_offsets that all in-sync replicas "
+        "must acknowledge: a consumer that waits for each commit reads no faster than that round trip allows."
     )
     remedy = (
         "commit once per poll or batch, or every few seconds (enable.auto.commit with auto.commit.interval.ms 5000; "
-        "librdkafka: with enable.auto.offset.store=false and store_offsets() per record); reading records twice after "
-        "a failure must be acceptable anyway"
+        "librdkafka: with enable.auto.offset.store=false and store_offsets() per record); the application must "
+        "tolerate reading records twice after a failure anyway"
     )
     apis = frozenset({OFFSET_COMMIT})
 
@@ -251,7 +253,7 @@ class CommitPerRecord(GroupDetector):
     def _report(self, call: Call, topic: str, partition: int, streak: _Streak, rate: float) -> None:
         seen = (
             f"{call.conn.who} commits after every record in group {call.group_id!r}: {streak.count} commits of "
-            f"{topic}-{partition} in a row, a record or two each, {number(rate)} per second"
+            f"{topic}-{partition} in a row, one or two records each, {number(rate)} per second"
         )
         finding = self.report(
             (call.group, call.conn.identity), call.exchange, topic=topic, partition=partition, group=call.group_id
@@ -294,20 +296,20 @@ class CommitBackwards(GroupDetector):
         other = f", {before.who} had committed {last}" if before.identity != call.conn.identity else f" after {last}"
         seen = (
             f"{call.conn.who} commits offset {offset} of {topic}-{partition} in group {call.group_id!r}{other}: "
-            f"{last - offset:,} back"
+            f"{last - offset:,} lower"
         )
         finding = self.report(
             (call.group, tool),
             call.exchange,
-            "offsets were reset by a client outside of the group; its members read these records again."
+            "a client outside the group reset its offsets; its members read these records again."
             if tool
-            else "records between the two offsets are read again after the next rebalance or restart. It comes from "
-            "a seek() or reset, from commits that overtake each other (commitAsync, several threads), or from a "
-            "member that goes on with positions of before a rebalance.",
-            "nothing, if you wanted that"
+            else "records between the two offsets are read again after the next rebalance or restart. Possible "
+                 "causes: a seek() or reset, commits that overtake each other (commitAsync, several threads), or a "
+                 "member that keeps its positions from before a rebalance.",
+            "nothing, if this was intended"
             if tool
-            else "nothing after an intended seek(); otherwise commit only what is higher than before, per partition and "
-            "from one thread, and forget positions when partitions are revoked",
+            else "nothing after an intended seek(); otherwise commit only higher offsets than before, per partition "
+                 "and from one thread, and discard positions when partitions are revoked",
             severity=Severity.INFO if tool else None,
             topic=topic,
             partition=partition,

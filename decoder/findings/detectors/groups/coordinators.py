@@ -21,9 +21,10 @@ FIND_COORDINATOR = facts.api_key("FindCoordinator")
 GROUP_KEY = 0
 """FindCoordinator's key type of groups; transactions and share groups have their own."""
 _REMEDY = (
-    "look at the brokers: is one restarting, are the partitions of __consumer_offsets without a leader or under "
-    "min.insync.replicas, is offsets.topic.replication.factor more than there are brokers, do brokers fall out of the "
-    "cluster? The broker that FindCoordinator names leads the partition of __consumer_offsets that the group is in"
+    "check the brokers: is one restarting, do partitions of __consumer_offsets lack a leader or have fewer in-sync "
+    "replicas than min.insync.replicas, is offsets.topic.replication.factor higher than the number of brokers, do "
+    "brokers drop out of the cluster? The broker that FindCoordinator names leads the group's partition of "
+    "__consumer_offsets"
 )
 
 
@@ -61,7 +62,7 @@ class _Spell:
 class CoordinatorTrouble(Detector):
     id = "coordinator-unavailable"
     severity = Severity.MEDIUM
-    title = "a group's coordinator is not available, is loading, or is another broker, for a long time"
+    title = "for a long time, a group's coordinator is not available, is loading, or is another broker"
     apis = GROUP_APIS | {FIND_COORDINATOR}
 
     LASTING_NS = 10 * SECOND
@@ -99,14 +100,14 @@ class CoordinatorTrouble(Detector):
             return
         names = ", ".join(f"{facts.error_name(code)} ({count})" for code, count in spell.errors.most_common())
         seen = (
-            f"for {duration(lasted)} no coordinator answers for group {group!r}: {names}, "
-            f"last to {conn.who} from {conn.where} in {exchange.api} v{exchange.api_version}"
+            f"for {duration(lasted)}, no coordinator answered for group {group!r}: {names}, last to {conn.who} from "
+            f"{conn.where} in {exchange.api} v{exchange.api_version}"
         )
         finding = self.report(
             group,
             exchange,
-            "a group lives on its coordinator, the leader of a partition of __consumer_offsets: without it no "
-            "member joins, sends heartbeats or commits, and members are lost when their session ends.",
+            "a group is managed by its coordinator, the leader of a partition of __consumer_offsets: without it, no "
+            "member can join, send heartbeats or commit, and members are removed when their session times out.",
             _REMEDY,
             group=group,
             error=facts.error_name(error),
@@ -145,8 +146,8 @@ class CoordinatorMoved(Detector):
             known.append((now, node))
             moves = sum(1 for when, _ in list(known)[1:] if now - when <= self.WINDOW_NS)
             seen = (
-                f"the coordinator of group {group!r} is broker {node} ({address}), it was broker {before}; "
-                f"it moved {len(known) - 1} times in {duration(now - known[0][0])}"
+                f"the coordinator of group {group!r} is broker {node} ({address}), formerly broker {before}; it moved "
+                f"{len(known) - 1} times in {duration(now - known[0][0])}"
                 if moves > 1
                 else f"the coordinator of group {group!r} moved from broker {before} to broker {node} ({address})"
             )
@@ -154,8 +155,8 @@ class CoordinatorMoved(Detector):
                 group,
                 exchange,
                 "a coordinator moves when the leader of its partition of __consumer_offsets does. The new one reads "
-                "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find it again and go on.",
-                "nothing after a broker's restart; if it happens again and again, " + _REMEDY,
+                "that partition first (COORDINATOR_LOAD_IN_PROGRESS); members find the coordinator again and continue.",
+                "nothing after a broker's restart; if it happens repeatedly, " + _REMEDY,
                 group=group,
             )
             finding.seen = seen

@@ -63,14 +63,15 @@ class MissedHeartbeats(GroupDetector):
         return self.finding(
             f"{member.who} of group {group.id!r} {what} {duration(silent)}; its session timeout is "
             f"{duration(session * 1e6)}{note}"
-            + (", so the coordinator took it for dead" if lost else ": little more and it is taken for dead"),
-            "a member without a heartbeat for session.timeout.ms is put out of its group: a rebalance, and its "
-            "records are read again by others. Java, librdkafka and the Python clients send heartbeats whatever the "
-            "application does, so a gap is a process that stood still (garbage collection, no CPU, a blocked event "
-            "loop, a suspended machine), or a network that did; KafkaJS sends them between two messages.",
-            "look at the client's pauses at that time (GC log, CPU limits, swapping); raise session.timeout.ms (Java, "
-            "librdkafka: 45000; kafka-python, aiokafka: session_timeout_ms) and keep heartbeat.interval.ms at a third "
-            "of it or less; with KafkaJS call heartbeat() during long work",
+            + (", so the coordinator considered it dead" if lost else ": after that, the coordinator removes it"),
+            "a member that sends no heartbeat for session.timeout.ms is removed from its group: the group rebalances, "
+            "and other members read its records again. Java, librdkafka and the Python clients send heartbeats "
+            "independently of the application, so a gap means that the process was paused (garbage collection, no "
+            "CPU, a blocked event loop, a suspended machine) or the network was interrupted; KafkaJS sends them "
+            "between two messages.",
+            "look for pauses of the client at that time (GC log, CPU limits, swapping); raise session.timeout.ms "
+            "(Java, librdkafka: 45000; kafka-python, aiokafka: session_timeout_ms) and keep heartbeat.interval.ms at "
+            "a third of it or less; with KafkaJS, call heartbeat() during long work",
             Severity.MEDIUM if lost else Severity.LOW,
             group=group.id,
             member=member.member_id,
@@ -158,9 +159,8 @@ class PollIntervalExceeded(GroupDetector):
             if gone >= self.STUCK_NS and away.limit_ms > 0 and (group, identity) not in self._found:
                 finding = self._make(away, away.call.asked_ns)
                 finding.seen = (
-                    f"{away.member.who} left group {group.id!r} and stayed connected, {duration(gone)} till now: it was "
-                    f"not polled for max.poll.interval.ms ({duration(away.limit_ms * 1e6)}), or it "
-                    "unsubscribed"
+                    f"{away.member.who} left group {group.id!r} and has stayed connected for {duration(gone)} since: "
+                    f"it was not polled for max.poll.interval.ms ({duration(away.limit_ms * 1e6)}), or it unsubscribed"
                 )
                 finding.severity = Severity.LOW
                 finding.add_evidence(away.call.exchange)
@@ -184,16 +184,16 @@ class PollIntervalExceeded(GroupDetector):
         pause = max(max(limit, 0) * 1_000_000 + back, now_ns - away.since_ns if limit < 0 else 0)
         stated = f", with the reason {reason!r}" if reason else ""
         again = f" and joined again {duration(back)} later" if back else ""
-        known_limit = f", {duration(limit * 1e6)}" if limit > 0 else " (which its JoinGroup does not contain)"
+        known_limit = f", {duration(limit * 1e6)}" if limit > 0 else " (not given in its JoinGroup)"
         return self.finding(
-            f"{member.who} left group {call.group.id!r} by itself{stated}, stayed connected{again}: its application did "
-            f"not poll for max.poll.interval.ms{known_limit}; the pause was at least {duration(pause)}",
-            "a consumer that is not polled for max.poll.interval.ms (KIP-62; in JoinGroup it is the rebalance timeout) "
-            "leaves its group: a rebalance, commits of what it was working on are refused with UNKNOWN_MEMBER_ID, and "
-            "others read the same records again.",
+            f"{member.who} left group {call.group.id!r}{stated} but stayed connected{again}: its application did not "
+            f"poll for max.poll.interval.ms{known_limit}; the pause was at least {duration(pause)}",
+            "a consumer that is not polled for max.poll.interval.ms (KIP-62; in JoinGroup it is the rebalance "
+            "timeout) leaves its group: the group rebalances, commits for the records it was processing are refused "
+            "with UNKNOWN_MEMBER_ID, and other members read the same records again.",
             "do less per poll: Java max.poll.records, kafka-python and aiokafka max_poll_records, librdkafka "
-            "consume(num_messages=...); or work in another thread and go on polling with pause(); or raise "
-            "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) above the longest piece of work",
+            "consume(num_messages=...); or process records in another thread and keep polling with pause(); or raise "
+            "max.poll.interval.ms (kafka-python, aiokafka: max_poll_interval_ms) above the longest processing time",
             group=call.group.id,
             member=member.member_id,
             max_poll_interval_ms=limit if limit > 0 else None,
@@ -205,7 +205,7 @@ class PollIntervalExceeded(GroupDetector):
 class ClosedWithoutLeaving(GroupDetector):
     id = "closed-without-leaving"
     severity = Severity.LOW
-    title = "a member's connection ends without LeaveGroup, and its group waits for the session timeout"
+    title = "a member's connection ends without LeaveGroup, and its group must wait for the session timeout"
 
     GONE_NS = 5 * SECOND
     """Clients connect again within a second (reconnect.backoff.max.ms), and go on with the same member id."""
@@ -273,12 +273,12 @@ class ClosedWithoutLeaving(GroupDetector):
             + (
                 f"the next generation was formed {duration(cost)} later{held}"
                 if cost is not None
-                else f"its partitions stay with it until its session ends ({duration(session * 1e6)})"
+                else f"its partitions stay assigned to it until its session ends ({duration(session * 1e6)})"
             ),
-            "the coordinator cannot know that a member is gone until it has been silent for session.timeout.ms; "
-            "its partitions are not read until then. A consumer that is closed properly sends LeaveGroup first.",
-            "close consumers when the process ends (close() in a finally block, a handler for SIGTERM, time enough "
-            "before SIGKILL: terminationGracePeriodSeconds); for processes that die, a lower session.timeout.ms "
+            "the coordinator does not know that a member is gone until it has been silent for session.timeout.ms; "
+            "until then, its partitions are not read. A consumer that is closed properly sends LeaveGroup first.",
+            "close consumers when the process ends (close() in a finally block, a handler for SIGTERM, enough time "
+            "before SIGKILL: terminationGracePeriodSeconds); for processes that crash, a lower session.timeout.ms "
             "shortens the wait",
             Severity.LOW if cost is None else Severity.MEDIUM,
             group=group.id,

@@ -34,15 +34,15 @@ def laggards(group: Group, rebalance: Rebalance) -> list[Member]:
 class RebalanceStorm(GroupDetector):
     id = "rebalance-storm"
     severity = Severity.MEDIUM
-    title = "a group rebalances again and again"
+    title = "a group rebalances repeatedly"
     why = (
-        "every generation takes partitions away and assigns them again: with the eager protocol all members stop reading "
-        "meanwhile, and records that were read and not committed are read again."
+        "each new generation revokes partitions and assigns them again: with the eager protocol, all members stop "
+        "reading meanwhile, and records that were read but not committed are read again."
     )
     remedy = (
-        "keep consumers open instead of making one per piece of work; let the process commit and poll on while it "
-        "works (max.poll.interval.ms), raise session.timeout.ms if members are lost by silence (Java and librdkafka: "
-        "45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
+        "keep consumers open instead of creating one per task; let the process keep polling and committing while it "
+        "works (max.poll.interval.ms), raise session.timeout.ms if members are removed for missing heartbeats (Java "
+        "and librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
         "group.protocol=consumer (KIP-848)."
     )
     apis = JOINING_APIS
@@ -95,17 +95,17 @@ class RebalanceStorm(GroupDetector):
 class HeldUpJoin(GroupDetector):
     id = "held-up-join"
     severity = Severity.MEDIUM
-    title = "a group's members wait in JoinGroup for one that does not join again"
+    title = "a group's members wait in JoinGroup for one that does not rejoin"
     why = (
-        "a generation is formed only when every member has joined again, or the longest rebalance timeout of the "
-        "members (Java, librdkafka: max.poll.interval.ms) is over. No member gets partitions until then. A member "
-        "joins again in its next poll, so one that works long on what it has read holds up all others."
+        "a generation is formed only when every member has rejoined, or when the longest rebalance timeout of the "
+        "members (Java, librdkafka: max.poll.interval.ms) is over. Until then, no member gets partitions. A member "
+        "rejoins in its next poll, so one that takes long to process its records holds up all others."
     )
     remedy = (
         "make the named client poll more often: less work per poll (Java, kafka-python: max.poll.records; librdkafka: "
-        "smaller consume batches), or work in another thread with pause(); lower max.poll.interval.ms (kafka-python, "
-        "aiokafka: max_poll_interval_ms) so that others wait less, or use group.protocol=consumer (KIP-848), where "
-        "no member waits for all others."
+        "smaller consume batches), or process records in another thread with pause(); lower max.poll.interval.ms "
+        "(kafka-python, aiokafka: max_poll_interval_ms) so that others wait less, or use group.protocol=consumer "
+        "(KIP-848), where members do not wait for each other."
     )
 
     WAIT_NS = 10 * SECOND
@@ -146,10 +146,10 @@ class HeldUpJoin(GroupDetector):
         out = over and any(m.member_id not in rebalance.joins for m in late)
         timed_out = over and waited >= limit * self.NEAR * 1e6 > 0
         seen = (
-            f"{'in' if over else 'for'} a rebalance of group {group.id!r} members {'waited' if over else 'have waited'} "
-            f"{duration(waited)} in JoinGroup for {some((self._state(m, now_ns) for m in late), 2)}. It began because "
-            f"{rebalance.cause}. The rebalance timeout is {duration(limit * 1e6)}"
-            f"{'; then the group went on without it' if out else ''}"
+            f"{'in' if over else 'for'} a rebalance of group {group.id!r} members "
+            f"{'waited' if over else 'have been waiting'} {duration(waited)} in JoinGroup for "
+            f"{some((self._state(m, now_ns) for m in late), 2)}. It began because {rebalance.cause}. The rebalance "
+            f"timeout is {duration(limit * 1e6)}{'; then the group continued without it' if out else ''}"
         )
         member = late[0]
         if rebalance in self._reported:
@@ -183,7 +183,7 @@ class HeldUpJoin(GroupDetector):
 class SlowRebalance(GroupDetector):
     id = "slow-rebalance"
     severity = Severity.LOW
-    title = "a group's rebalances take long"
+    title = "a group's rebalances take a long time"
     apis = facts.api_key_set("SyncGroup")
 
     JOIN_NS = 10 * SECOND
@@ -211,23 +211,24 @@ class SlowRebalance(GroupDetector):
         leader = group.members.get(group.leader)
         if assigning >= self.SYNC_NS:
             who = leader.who if leader else "its leader"
-            part = f"{duration(assigning)} of them for the assignment that {who} makes"
+            part = f"{duration(assigning)} of it for the assignment by {who}"
             remedy = (
-                "look what the leader does between JoinGroup and SyncGroup: a slow assignor, a Metadata request for "
+                "check what the leader does between JoinGroup and SyncGroup: a slow assignor, a Metadata request for "
                 "very many topics, a callback; group.protocol=consumer (KIP-848) assigns on the broker"
             )
         else:
-            part = f"{duration(joining)} of them in JoinGroup, for members that were not captured"
+            part = f"{duration(joining)} of it in JoinGroup, waiting for members that were not captured"
             remedy = (
                 "find the member that joins last (look at every client of the group), and lower its "
-                "max.poll.interval.ms or the work per poll; group.protocol=consumer (KIP-848) lets no member wait"
+                "max.poll.interval.ms or the work per poll; with group.protocol=consumer (KIP-848), members do not "
+                "wait for each other"
             )
         seen = f"a rebalance of group {group.id!r} took {duration(last.duration_ns)}, {part}"
         finding = self.report(
             group,
             call.exchange,
-            "from the first JoinGroup to the last SyncGroup answer members that revoked their partitions read "
-            "nothing (eager protocol: all of them).",
+            "from the first JoinGroup to the last SyncGroup answer, members that revoked their partitions cannot read "
+            "(eager protocol: all of them).",
             remedy,
             group=group.id,
             generation=last.generation,

@@ -25,15 +25,15 @@ INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
 class UnknownMember(GroupDetector):
     id = "unknown-member"
     severity = Severity.MEDIUM
-    title = "a member keeps getting UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or a fenced or stale epoch"
+    title = "a member keeps getting UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or an error about a fenced or stale epoch"
     why = (
-        "the coordinator put the member out (no heartbeat for session.timeout.ms, not back from a rebalance within "
-        "max.poll.interval.ms) or went on to another generation. The client should forget its member id or generation "
-        "and join again; one that is refused again and again is lost each time, or ignores the error."
+        "the coordinator removed the member (no heartbeat for session.timeout.ms, or not back from a rebalance within "
+        "max.poll.interval.ms) or moved on to another generation. The client should discard its member id or "
+        "generation and rejoin; one that keeps being refused is removed each time, or ignores the error."
     )
     remedy = (
-        "look why it is lost (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it sends JoinGroup "
-        "with an empty member id afterwards; if not, upgrade the client"
+        "find out why it is removed (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it then "
+        "sends JoinGroup with an empty member id; if not, upgrade the client"
     )
     wanted = Wanted.FAILED
 
@@ -57,8 +57,8 @@ class UnknownMember(GroupDetector):
             return
         name = facts.error_name(call.error)
         seen = (
-            f"{call.conn.who} was refused {len(refusals)} times in {duration(refusals[-1] - refusals[0])} as not a member of group "
-            f"{call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
+            f"{call.conn.who} was refused {len(refusals)} times in {duration(refusals[-1] - refusals[0])} because it "
+            f"is not a member of group {call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
             f"member {call.member_id or 'without an id'}, generation {call.generation})"
         )
         finding = self.report(key, call.exchange, member=call.member_id, error=name, group=call.group_id)
@@ -111,15 +111,15 @@ class FencedInstance(GroupDetector):
         self.report(
             (group, instance, call.error),
             call.exchange,
-            "a group.instance.id belongs to one running process (KIP-345). The classic protocol gives it to the one "
-            "that joined last and fences the other, which ends with a fatal error; KIP-848 keeps the newcomer out "
-            "with UNRELEASED_INSTANCE_ID until the first one leaves or its session ends.",
-            "give every process an id of its own (the host or pod name, a StatefulSet's ordinal), and see that the "
+            "a group.instance.id belongs to one running process (KIP-345). The classic protocol gives it to the "
+            "process that joined last and fences the other, which fails with a fatal error; KIP-848 refuses the "
+            "newcomer with UNRELEASED_INSTANCE_ID until the first one leaves or its session ends.",
+            "give every process its own id (the host or pod name, a StatefulSet's ordinal), and make sure that the "
             "old process is gone before a new one starts with its id"
             if fenced or alive
-            else "restart the consumer when the old session is over (group.consumer.session.timeout.ms, 45 s), by a "
-            "supervisor that waits so long: Java consumers and librdkafka take this error as fatal and do not try again. "
-            "Close consumers before they end; give every process a group.instance.id of its own",
+            else "use a supervisor that restarts the consumer after the old session is over "
+                 "(group.consumer.session.timeout.ms, 45 s): Java consumers and librdkafka treat this error as fatal "
+                 "and do not retry. Close consumers before they exit; give every process its own group.instance.id",
             severity=Severity.HIGH if fenced or alive else Severity.MEDIUM,
             seen=f"{call.conn.who} is {'fenced out of' if fenced else 'kept out of'} group {group.id!r} with {name} "
             f"({call.api} v{call.exchange.api_version}): its group.instance.id is {instance!r}{other}",
@@ -138,27 +138,27 @@ class FencedInstance(GroupDetector):
             return
         waited = duration(call.answered_ns - (kept_out.first_ns or call.answered_ns))
         kept_out.severity = Severity.LOW
-        kept_out.seen += f"; it got in {waited} later"
+        kept_out.seen += f"; it was let in {waited} later"
         kept_out.remedy = (
-            "nothing: the process before it died without leaving, and its session has ended. A consumer that closes before it "
-            "ends lets the next one in at once"
+            "nothing: the previous process died without leaving, and its session has ended. If a consumer closes "
+            "before it exits, the next one can join at once"
         )
 
 
 class InconsistentProtocol(GroupDetector):
     id = "inconsistent-group-protocol"
     severity = Severity.HIGH
-    title = "a member has no assignor, or protocol, in common with its group"
+    title = "a member has no assignor or protocol in common with its group"
     why = (
-        "all members of a group must have one assignor in common (partition.assignment.strategy) and the same protocol "
-        "type; cooperative and eager assignors cannot be mixed, and group ids are shared by consumers, Connect workers "
-        "and share groups alike (KIP-429, KIP-848)."
+        "all members of a group must have one assignor in common (partition.assignment.strategy) and the same "
+        "protocol type; cooperative and eager assignors cannot be mixed, and consumers, Connect workers and share "
+        "groups all use the same space of group ids (KIP-429, KIP-848)."
     )
     remedy = (
-        "give all members the same partition.assignment.strategy; to go over to another, list both in a first restart "
-        "of all members (Java: cooperative-sticky and the old one) and drop the old one in a second. librdkafka cannot "
-        "list both kinds: stop the group, then start it with the new one. If it is another application, give it a "
-        "group.id of its own"
+        "give all members the same partition.assignment.strategy; to change the assignor, list both in a first "
+        "restart of all members (Java: cooperative-sticky and the old one) and remove the old one in a second. "
+        "librdkafka cannot list both kinds: stop the group, then start it with the new one. If it is another "
+        "application, give it its own group.id"
     )
     wanted = Wanted.FAILED
 
@@ -185,19 +185,19 @@ class InconsistentProtocol(GroupDetector):
 
 _REFUSALS = {
     "INVALID_SESSION_TIMEOUT": (
-        "brokers take session timeouts between group.min.session.timeout.ms (6000) and group.max.session.timeout.ms "
+        "brokers accept session timeouts between group.min.session.timeout.ms (6000) and group.max.session.timeout.ms "
         "(1800000)",
         "set session.timeout.ms (kafka-python, aiokafka: session_timeout_ms) within these limits, e.g. 45000, or change "
         "the broker's limits",
     ),
     "GROUP_MAX_SIZE_REACHED": (
         "the group has group.max.size members (KIP-389), group.consumer.max.size with the newer protocol",
-        "run fewer members, or raise the limit on the brokers; look for consumers that are made and never closed",
+        "run fewer members, or raise the limit on the brokers; look for consumers that are created and never closed",
     ),
-    "INVALID_GROUP_ID": ("the group id is empty, or not allowed here", "set group.id"),
+    "INVALID_GROUP_ID": ("the group id is empty or not allowed here", "set group.id"),
     "GROUP_ID_NOT_FOUND": (
-        "there is no such group, or it is of another type (classic, consumer, share, streams)",
-        "give each type of group an id of its own, or delete the old group",
+        "the group does not exist, or it is of another type (classic, consumer, share, streams)",
+        "give each type of group its own id, or delete the old group",
     ),
     "UNSUPPORTED_ASSIGNOR": (
         "the broker does not have the assignor that group.remote.assignor names (KIP-848)",
@@ -205,7 +205,7 @@ _REFUSALS = {
     ),
     "INVALID_REGULAR_EXPRESSION": (
         "the subscription's pattern is not valid in RE2/J, the syntax of KIP-848 brokers",
-        "write the pattern without lookahead and back references",
+        "write the pattern without lookahead and backreferences",
     ),
 }
 _REFUSED = {facts.error_code(name): name for name in _REFUSALS}
@@ -214,7 +214,7 @@ _REFUSED = {facts.error_code(name): name for name in _REFUSALS}
 class GroupRefused(GroupDetector):
     id = "group-refused"
     severity = Severity.HIGH
-    title = "a client is refused by its group's coordinator: session timeout, size of the group, assignor"
+    title = "a group's coordinator refuses a client: session timeout, group size, assignor"
     apis = GROUP_APIS | {FIND_COORDINATOR}
     wanted = Wanted.FAILED
 
@@ -229,7 +229,7 @@ class GroupRefused(GroupDetector):
         if call.error in _REFUSED and not call.commits and not call.leaves:
             refusals = call.asked.get("session_timeout_ms", -1)
             asked = (
-                f"; it asks for a session timeout of {refusals} ms"
+                f"; it requests a session timeout of {refusals} ms"
                 if refusals > 0 and "SESSION" in _REFUSED[call.error]
                 else ""
             )

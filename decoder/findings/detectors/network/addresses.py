@@ -166,8 +166,8 @@ class UnreachableAdvertisedAddress(Detector):
             found = self._report(seeker, address, node, seeker.last_ns)
             found.count = max(found.count, seeker.asked)
             found.seen = (
-                f"{seeker.conn.who} got the address {address} for broker {node} from {seeker.conn.where}, "
-                f"never connects there, and asks again: {seeker.asked} times in {seconds:.0f} s"
+                f"{seeker.conn.who} got the address {address} for broker {node} from {seeker.conn.where}, never "
+                f"connects there, and keeps asking: {seeker.asked} times in {seconds:.0f} s"
             )
 
     def _got_there(self, seeker: _Seeker, address: str, node: int) -> bool:
@@ -182,13 +182,13 @@ class UnreachableAdvertisedAddress(Detector):
         return self.report(
             (seeker.conn.client_host, seeker.conn.client_id, address),
             seeker.exchange,
-            "clients use the address of bootstrap.servers for the first connection only; all work goes to the "
-            f"addresses that brokers advertise.{' ' + hint if hint else ''} The client keeps waiting, or "
-            "fails with a timeout that does not name the cause.",
-            "set advertised.listeners on the broker to a name and port that this client can resolve and reach "
-            "(with several networks: one listener each, in listener.security.protocol.map); containers: the "
-            "published host name and port. To check, on the client's machine: "
-            f"nc -vz {' '.join(split(address))}",
+            "clients use the addresses in bootstrap.servers for the first connection only; after that they connect to "
+            f"the addresses that brokers advertise.{' ' + hint if hint else ''} The client keeps waiting, or fails "
+            "with a timeout that does not name the cause.",
+            "set advertised.listeners on the broker to a name and port that this client can resolve and reach (with "
+            "several networks: one listener each, in listener.security.protocol.map); for containers, use the "
+            "published host name and port. To check, run this on the client's machine: nc -vz "
+            f"{' '.join(split(address))}",
             time_ns=time_ns,
             node=node,
             advertised=address,
@@ -209,7 +209,10 @@ def _hint(conn: ClientConnection, address: str) -> str:
     host, _ = split(address)
     client, broker = conn.client_host, split(conn.broker)[0]
     if is_unspecified(host):
-        return f"{host} is not an address that clients can connect to: advertised.listeners must not be what `listeners` binds to."
+        return (
+            f"{host} is not an address that clients can connect to: do not copy the bind address of `listeners` to "
+            "advertised.listeners."
+        )
     if is_loopback(host) and is_number(client) and not is_loopback(client) and client != broker:
         return f"{host} is the client's own machine ({client}), not the broker's ({broker})."
     if is_private(host) and is_number(client) and not is_private(client) and not is_loopback(client):
@@ -240,7 +243,8 @@ class BrokenBrokerAddress(Detector):
         self.report(
             (conn.cluster.id, node),
             exchange,
-            "no client can connect there; nothing that this broker leads or coordinates can be used.",
+            "no client can connect there, so the partitions and groups that this broker leads or coordinates cannot "
+            "be used.",
             "set advertised.listeners on that broker to its host name and port",
             seen=f"{conn.where} gives broker {node} the address {address!r}",
             node=node,
@@ -251,10 +255,10 @@ class BrokenBrokerAddress(Detector):
         self.report(
             (conn.cluster.id, address),
             exchange,
-            "clients send requests for one to the other: NOT_LEADER_OR_FOLLOWER and NOT_COORDINATOR come "
-            "back in a circle, and what works is chance.",
-            "give every broker an advertised.listeners of its own; behind one load balancer: a port or a name "
-            "(SNI) per broker. A copied server.properties is the usual cause.",
+            "clients send requests for one broker to the other: they keep getting NOT_LEADER_OR_FOLLOWER and "
+            "NOT_COORDINATOR, and requests succeed only by chance.",
+            "give every broker its own advertised.listeners; behind one load balancer, use a port or a name (SNI) per "
+            "broker. A copied server.properties is the usual cause.",
             seen=f"{conn.where} gives brokers {one} and {other} the same address {address}",
             nodes=[one, other],
             advertised=address,
@@ -279,12 +283,12 @@ class FlappingBrokerAddress(Detector):
     severity = Severity.MEDIUM
     title = "a broker's advertised address changes back and forth"
     why = (
-        "clients close their connections to a broker whose address changes and connect again; with two processes of one "
-        "node.id half of the work meets the wrong one."
+        "clients close their connections to a broker whose address changes and connect again; if two processes have "
+        "the same node.id, half of the requests reach the wrong one."
     )
     remedy = (
-        "look for two brokers with the same node.id (a copied server.properties, an old pod that still runs), or for a "
-        "load balancer in front of brokers of two clusters"
+        "look for two brokers with the same node.id (a copied server.properties, an old pod that is still running), "
+        "or for a load balancer in front of brokers of two clusters"
     )
     apis = _NAMING
     RETURNS = 2
@@ -310,6 +314,6 @@ class FlappingBrokerAddress(Detector):
             place = conn.cluster.id, conn.broker, node
             found = self.report(place, exchange, node=node, addresses=sorted((before, now)))
             found.seen = (
-                f"{conn.where} alternates between {now} and {before} as the address of broker {node}; "
-                f"it came back {found.count + self.RETURNS - 1} times"
+                f"{conn.where} alternates between {now} and {before} as the address of broker {node}; it changed back "
+                f"{found.count + self.RETURNS - 1} times"
             )

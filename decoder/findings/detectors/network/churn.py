@@ -47,7 +47,7 @@ class _Brief:
 class ConnectionChurn(Detector):
     id = "connection-churn"
     severity = Severity.LOW
-    title = "many short connections: a client made and thrown away for each record or request"
+    title = "many short connections: a client is created and discarded for each record or request"
 
     SHORT_NS = 5 * SECOND
     """A long-lived client keeps a connection for minutes."""
@@ -95,14 +95,14 @@ class ConnectionChurn(Detector):
         finding = self.report(
             conn.identity,
             None,
-            "each connection costs TCP (and TLS and SASL) round trips, ApiVersions and Metadata before the first record, "
-            "and a broker's memory and network thread; nothing is batched. Brokers may refuse it "
+            "each connection costs TCP (and TLS and SASL) round trips, ApiVersions and Metadata before the first "
+            "record, and memory and network-thread time on the broker; nothing is batched. Brokers may refuse it "
             "(max.connection.creation.rate, KIP-612).",
-            "make one producer (or consumer, or admin client) when the application starts, share it among threads, and close "
-            "it when the application ends; do not call flush() and close() for each record"
+            "create one producer (or consumer, or admin client) when the application starts, share it among threads, "
+            "and close it when the application exits; do not call flush() and close() for each record"
             if per_record
-            else "keep one client for as long as the application runs; look for a job that is started again and again, or a "
-            "loop of failing clients",
+            else "keep one client for as long as the application runs; look for a job that is started repeatedly, or "
+                 "a loop of failing clients",
             time_ns=ended,
             **conn.facts,
             api="Produce" if per_record else None,
@@ -123,20 +123,20 @@ class ConnectionChurn(Detector):
             else "connects, does almost nothing and disconnects, over and over"
         )
         finding.seen = (
-            f"{conn.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on average, "
-            f"{number(brief.setup / brief.count)} requests each to get ready"
+            f"{conn.who} {what}; {finding.count:,} connections, {duration(brief.lives_ns / brief.count)} each on "
+            f"average, {number(brief.setup / brief.count)} setup requests each"
         )
 
 
 class UnusedConnections(Detector):
     id = "unused-connections"
     severity = Severity.INFO
-    title = "connections that were opened and closed again without a single request"
+    title = "connections are opened and closed again without a single request"
     why = (
         "health checks of load balancers, port probes and clients that give up while connecting look like this. Each "
-        "one takes a slot of max.connections.per.ip and of a network thread."
+        "one counts against max.connections.per.ip and takes network-thread time."
     )
-    remedy = "if it is a health check, ignore it or make it rarer; otherwise find out what runs on that host"
+    remedy = "if it is a health check, ignore it or run it less often; otherwise find out what runs on that host"
 
     COUNT = 5
     """Clients open an extra connection now and then."""
@@ -173,10 +173,10 @@ class UnusedConnections(Detector):
 class ManyConnections(Detector):
     id = "many-connections"
     severity = Severity.INFO
-    title = "one client that holds very many connections to one broker at the same time"
+    title = "one client holds very many connections to one broker at the same time"
     why = (
-        "a client needs one to three connections per broker. Each costs the broker buffers and counts against "
-        "max.connections and max.connections.per.ip; each producer batches for itself."
+        "a client needs one to three connections per broker. Each takes buffers on the broker and counts against "
+        "max.connections and max.connections.per.ip; each producer batches separately."
     )
     remedy = (
         "share one producer among the threads of a process instead of one each; close clients that are no longer used; "
@@ -212,7 +212,7 @@ class ManyConnections(Detector):
 class ClosedByBroker(Detector):
     id = "closed-without-answer"
     severity = Severity.LOW
-    title = "connections that the broker ended (idle ones too) while a request waited for its answer"
+    title = "the broker ended connections (including idle ones) while a request was waiting for its answer"
     wanted = Wanted.NEW
 
     LOGIN = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
@@ -279,8 +279,8 @@ class ClosedByBroker(Detector):
         if idle:
             why = (
                 "brokers close connections that are idle for connections.max.idle.ms (10 min), load balancers and "
-                "firewalls often sooner (4 or 5 min). A request that is sent just then is lost: the client must send it "
-                "again, and does not know whether it was done."
+                "firewalls often sooner (4 or 5 min). A request sent at that moment is lost: the client must send it "
+                "again, and does not know whether it was processed."
             )
             remedy = (
                 f"let the client close first: connections.max.idle.ms under {duration(pause)} (Java default 540000; "
@@ -289,11 +289,11 @@ class ClosedByBroker(Detector):
             )
         else:
             why = (
-                "brokers end a connection when they stop, and when they cannot take a request: a version or a field that "
-                "they do not know, a frame over socket.request.max.bytes, a login that failed."
+                "brokers end a connection when they stop, and when they cannot accept a request: an unknown version "
+                "or field, a frame over socket.request.max.bytes, a failed login."
             )
             remedy = (
-                "look at the broker's log at that time: 'Closing socket', InvalidRequestException, a shutdown; if it was "
-                "restarted, clients reconnect and send again"
+                "check the broker's log at that time: 'Closing socket', InvalidRequestException, a shutdown; after a "
+                "restart, clients reconnect and send again"
             )
         return self.report(key, exchange, why, remedy, time_ns=conn.closed_ns, facts=conn.facts_of(exchange), idle=idle)

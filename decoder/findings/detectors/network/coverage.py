@@ -16,7 +16,7 @@ from .unanswered import UnansweredRequest, awaits_nothing
 class NotInTheCapture(Detector):
     id = "not-in-the-capture"
     severity = Severity.INFO
-    title = "connections of which the capture lacks one direction, or the end: what was answered is not known"
+    title = "the capture lacks one direction of a connection, or its end: the answers are not known"
     wanted = Wanted.FAILED
 
     def setup(self) -> None:
@@ -57,8 +57,8 @@ class NotInTheCapture(Detector):
             (shown, conn.broker),
             conn,
             None,
-            f"{missing} went another way, or were filtered out (tcpdump with `dst port`, a mirror port of one direction, two "
-            f"paths): {unknown} not known, and not judged here.",
+            f"{missing} took another path, or were filtered out (tcpdump with `dst port`, a mirror port for one "
+            f"direction only, two paths): {unknown} not known, and not judged here.",
             "capture both directions, at one end of the connections; `barnabas proxy` records both by itself",
         )
         finding.seen = f"of {several(finding.count, 'connection')} to {conn.where} the capture shows only {shown}"
@@ -71,20 +71,20 @@ class NotInTheCapture(Detector):
             ("ends", conn.broker),
             conn,
             first,
-            "a capture that was put together from several, or that missed packets, looks the same as a broker that does not "
-            "answer: from the moment on that nothing of a connection is shown, nothing is known of it. Long waits that the "
-            f"capture does show ({UnansweredRequest.id}) are reported.",
-            "look at the client's log at that time, or capture until the client gives up and ends the connection",
+            "in a capture that was merged from several, or that missed packets, this looks the same as a broker that "
+            "does not answer: after a connection's last captured packet, nothing is known about it. Long waits that "
+            f"the capture does show ({UnansweredRequest.id}) are reported.",
+            "check the client's log at that time, or capture until the client gives up and ends the connection",
         )
         if finding.count == 1:
             finding.seen = (
-                f"{first.api} v{first.api_version} of {conn.who} to {conn.where} has no answer in the capture, which shows nothing "
-                f"of that connection for its last {duration(silent_ns)} (nor its end)"
+                f"{first.api} v{first.api_version} of {conn.who} to {conn.where} has no answer in the capture, which "
+                f"shows nothing of that connection during its last {duration(silent_ns)}, and not its end"
             )
         else:
             finding.seen = (
-                f"the capture shows nothing more of {several(finding.count, 'connection')} to {conn.where} while a request waits, "
-                "nor that they ended"
+                f"the capture shows no further traffic or end of {several(finding.count, 'connection')} to "
+                f"{conn.where} while a request waits"
             )
 
     def _count_once(

@@ -27,14 +27,15 @@ class _Waited:
 class HeadOfLine(Detector):
     id = "head-of-line-blocking"
     severity = Severity.INFO
-    title = "requests that wait behind a long poll on the same connection"
+    title = "requests wait behind a long poll on the same connection"
     why = (
-        "a broker answers the requests of a connection one after the other, and keeps a Fetch up to fetch.max.wait.ms "
-        "and a JoinGroup until all members have joined. Everything the client sends meanwhile waits, too."
+        "a broker answers the requests of a connection one after the other, and holds a Fetch for up to "
+        "fetch.max.wait.ms and a JoinGroup until all members have joined. Everything the client sends meanwhile also "
+        "waits."
     )
     remedy = (
-        "use a connection of its own for what must be quick (Java, librdkafka and aiokafka have one for the group "
-        "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not share one client between "
+        "use a separate connection for urgent requests (Java, librdkafka and aiokafka have one for the group "
+        "coordinator); lower fetch.max.wait.ms (librdkafka: fetch.wait.max.ms); do not use one client for both "
         "fetching and producing"
     )
 
@@ -77,8 +78,9 @@ class HeadOfLine(Detector):
             "worst_ms": waited.worst_ns // 1_000_000,
         }
         finding.seen = (
-            f"{some(waited.apis)} of {conn.who} waited behind a {facts.api_name(response_time.blocker)} on the same connection to "
-            f"{conn.where} {times(finding.count)}: {duration(waited.total_ns)} in all, {duration(waited.worst_ns)} at worst"
+            f"{some(waited.apis)} of {conn.who} waited behind a {facts.api_name(response_time.blocker)} on the same "
+            f"connection to {conn.where} {times(finding.count)}: {duration(waited.total_ns)} in total, "
+            f"{duration(waited.worst_ns)} at worst"
         )
 
 
@@ -96,16 +98,16 @@ class _Late:
 class SlowAnswers(Detector):
     id = "slow-answers"
     severity = Severity.LOW
-    title = "responses that take far longer than usual for their API, or are usually slow"
+    title = "responses take far longer than usual for their API, or are usually slow"
     why = (
-        "time that the request itself does not allow for (fetch.max.wait.ms is left out, and waiting behind other "
-        "requests). It adds to every poll or send, and pauses over request.timeout.ms or session.timeout.ms end in "
-        "retries and rebalances."
+        "this is time beyond what the request itself allows (fetch.max.wait.ms and waiting behind other requests are "
+        "not counted). It adds to every poll or send, and pauses longer than request.timeout.ms or session.timeout.ms "
+        "cause retries and rebalances."
     )
     remedy = (
         "compare with the broker's own kafka.network RequestMetrics (RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs): "
         "LocalTimeMs points to disks, RemoteTimeMs of Produce to followers (acks=all), RequestQueueTimeMs to too few "
-        "num.io.threads; if they are small the network or the client's host is slow; look at GC pauses"
+        "num.io.threads; if all are small, the network or the client's host is slow; check GC pauses"
     )
 
     SAMPLES = 50
@@ -172,8 +174,8 @@ class SlowAnswers(Detector):
         finding.about |= {"median_ms": round(usual / 1e6, 1), "usual": True, "api": exchange.api}
         others = [api for api in apis if api != exchange.api]
         finding.seen = (
-            f"{conn.where} takes {duration(usual)} for {exchange.api} as a rule (median of {histogram.count:,} answers, "
-            f"nine of ten within {duration(histogram.quantile(0.9))})" + (f"; {some(others)} too" if others else "")
+            f"{conn.where} usually takes {duration(usual)} for {exchange.api} (median of {histogram.count:,} answers, "
+            f"nine of ten within {duration(histogram.quantile(0.9))})" + (f"; also {some(others)}" if others else "")
         )
 
     def _slow_at_times(self, finding: Finding, cases: list[_Late]) -> None:
@@ -189,21 +191,21 @@ class SlowAnswers(Detector):
         finding.seen = (
             f"{worst.conn.where} took up to {duration(worst.worst_ns)} for {api}: {worst.count} of {histogram.count:,} answers "
             f"were over {self.FACTOR} times the usual {number(usual / 1e6)} ms, in {len(worst.seconds)} different seconds"
-            + (f"; late answers of {some(others)} too" if others else "")
+            + (f"; also late answers of {some(others)}" if others else "")
         )
 
 
 class SlowBroker(Detector):
     id = "slow-broker"
     severity = Severity.LOW
-    title = "a broker that is much slower than the others of its cluster"
+    title = "a broker is much slower than the others of its cluster"
     why = (
         "partitions are spread over brokers, and clients wait for the slowest: batches, polls and acks=all writes of "
-        "other leaders take as long as this broker does."
+        "other leaders are as slow as this broker."
     )
     remedy = (
-        "look at this broker's disk, load, GC and network; whether it leads more partitions than the others "
-        "(kafka-leader-election.sh --election-type preferred); whether it is farther away from these clients"
+        "check this broker's disk, load, GC and network, whether it leads more partitions than the others "
+        "(kafka-leader-election.sh --election-type preferred), and whether it is farther away from these clients"
     )
     wanted = Wanted.NEW
 
@@ -247,6 +249,7 @@ class SlowBroker(Detector):
         finding.severity = Severity.MEDIUM if usual >= self.WORSE_NS else Severity.LOW
         finding.about |= {"median_ms": round(usual / 1e6, 1), "others_ms": round(other / 1e6, 1)}
         finding.seen = (
-            f"{conn.where} takes {duration(usual)} for {facts.api_name(api_key)} where the other {count} broker"
-            f"{'s' if count > 1 else ''} of the cluster take{'' if count > 1 else 's'} {duration(other)} (medians)"
+            f"{conn.where} takes {duration(usual)} for {facts.api_name(api_key)}, while the other {count} "
+            f"broker{'s' if count > 1 else ''} of the cluster take{'' if count > 1 else 's'} {duration(other)} "
+            "(medians)"
         )

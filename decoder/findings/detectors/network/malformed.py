@@ -8,6 +8,7 @@ from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
+from ...engine.formatting import several
 from ...engine.traffic import ClientConnection
 
 
@@ -16,12 +17,12 @@ class MalformedApiVersionsFallback(Detector):
     severity = Severity.HIGH
     title = "a broker refuses an ApiVersions version in a body that clients cannot read (KIP-511)"
     why = (
-        "KIP-511 has the broker answer in version 0, so that a newer client can read which versions it may use. "
+        "under KIP-511 the broker answers in version 0, so that a newer client can read which versions it may use. "
         "Clients that decode strictly cannot connect (kafka-python 3 does not get past its bootstrap); librdkafka "
         "falls back to version 0 by itself."
     )
     remedy = (
-        "use a broker that answers in version 0, or set the client's API version by hand (kafka-python: "
+        "use a broker that answers in version 0, or set the client's API version explicitly (kafka-python: "
         "api_version=(2, 3))"
     )
     apis = frozenset({API_VERSIONS})
@@ -44,7 +45,7 @@ class MalformedApiVersionsFallback(Detector):
 class SurplusBytes(Detector):
     id = "surplus-bytes"
     severity = Severity.LOW
-    title = "there are extra bytes after the end of a message"
+    title = "a message is followed by extra bytes"
     wanted = Wanted.FAILED
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -59,11 +60,11 @@ class SurplusBytes(Detector):
             self.report(
                 (side, exchange.api_key, exchange.api_version),
                 exchange,
-                f"the layout of {name} ends before the frame does: the sender writes another version than it "
-                "declares, or has a bug. Java clients ignore the rest, strict ones fail.",
-                "look at the frame's last bytes, and try another version of the sender",
+                f"the layout of {name} ends before the frame does: the sender writes a different version than it "
+                "declares, or has a bug. Java clients ignore the rest, strict clients fail.",
+                "look at the frame's last bytes, and try another version of the sender's software",
                 severity=Severity.INFO if harmless else Severity.LOW,
-                seen=f"{surplus} extra bytes after the end of a {name} from {sender}",
+                seen=f"{several(surplus, 'extra byte')} after the end of a {name} from {sender}",
                 side=side,
             )
 
@@ -71,7 +72,7 @@ class SurplusBytes(Detector):
 class ForbiddenNull(Detector):
     id = "forbidden-null"
     severity = Severity.LOW
-    title = "a field is null at a version that does not allow it"
+    title = "a field is null in a version that does not allow it"
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for message, sender in ((exchange.request_view, exchange.client), (exchange.response_view, exchange.broker)):
@@ -96,7 +97,7 @@ class ForbiddenNull(Detector):
 class Undecodable(Detector):
     id = "undecodable-frame"
     severity = Severity.LOW
-    title = "frames that cannot be decoded: an unknown API or version, or bytes that break the protocol"
+    title = "frames cannot be decoded: an unknown API or version, or bytes that violate the protocol"
     wanted = Wanted.FAILED
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -127,17 +128,20 @@ class Undecodable(Detector):
         else:
             seen = f"{exchange.api} v{exchange.api_version} between {conn.who} and {conn.where} cannot be decoded: {reason}"
         if newest is None or exchange.api_version > newest:
-            why = "the bytes are passed on unchanged, but not decoded, and no other finding can cover them."
+            why = "the bytes are passed on unchanged but not decoded, and no other finding can cover them."
             remedy = (
-                "if a newer Kafka has it: `barnabas schema import` takes its message definitions; some clients and vendors "
-                "have keys of their own"
+                "if a newer Kafka has it, import its message definitions with `barnabas schema import`; some clients "
+                "and vendors have their own keys"
             )
         else:
             why = (
-                "the bytes do not fit the definition of this version: the sender has a bug, writes another version than it "
-                "declares, or the capture is damaged."
+                "the bytes do not match the definition of this version: the sender has a bug, or writes a different "
+                "version than it declares, or the capture is damaged."
             )
-            remedy = "look at the frame's bytes where decoding stopped; if Kafka itself reads them, report it with the capture"
+            remedy = (
+                "look at the frame's bytes where decoding stopped; if Kafka itself can read them, report it with the "
+                "capture"
+            )
         return self.report(
             key, exchange, why, remedy, seen=seen, api_key=exchange.api_key, newest_known=newest, reason=reason
         )

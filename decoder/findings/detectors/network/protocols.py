@@ -11,17 +11,17 @@ from .endings import MOST_REQUEST, ConnectionStart, Ending, EndingDetector
 from .first_bytes import HTTP, PROXY, TLS, alert, announced, protocol
 
 _ALERTS = {
-    "unknown_ca": ("the sender of the alert does not trust who signed the other's certificate",
+    "unknown_ca": ("the sender of the alert does not trust the CA that signed the other side's certificate",
                    "add the CA to the sender's truststore (ssl.truststore.location, librdkafka: ssl.ca.location)"),
-    "certificate_unknown": ("the sender of the alert does not accept the other's certificate",
+    "certificate_unknown": ("the sender of the alert does not accept the other side's certificate",
                             "check the CA, the dates and the host name (ssl.endpoint.identification.algorithm)"),
-    "bad_certificate": ("the certificate is broken, or none came where one is required",
-                        "check the keystore of the other side; with ssl.client.auth=required clients need one"),
-    "certificate_required": ("the broker wants a client certificate and got none (ssl.client.auth=required)",
+    "bad_certificate": ("the certificate is invalid, or a required certificate was not sent",
+                        "check the other side's keystore; with ssl.client.auth=required clients need one"),
+    "certificate_required": ("the broker requires a client certificate and got none (ssl.client.auth=required)",
                              "give the client a keystore (librdkafka: ssl.certificate.location, ssl.key.location)"),
-    "certificate_expired": ("a certificate is out of date, or a clock is wrong", "renew it; check both clocks"),
-    "protocol_version": ("no TLS version is common to both", "compare ssl.enabled.protocols with the client's"),
-    "handshake_failure": ("no cipher, or no certificate, is common to both",
+    "certificate_expired": ("a certificate has expired, or a clock is wrong", "renew it; check both clocks"),
+    "protocol_version": ("the two sides have no TLS version in common", "compare ssl.enabled.protocols with the client's"),
+    "handshake_failure": ("the two sides have no cipher or certificate in common",
                           "compare ssl.cipher.suites; with ssl.client.auth=required clients need a certificate"),
 }  # fmt: skip
 _TLS_CLIENTS = "Java: security.protocol=SSL (or SASL_SSL); librdkafka: security.protocol=ssl; kafka-python, aiokafka: "
@@ -36,7 +36,7 @@ def _of(conn: ClientConnection) -> str:
 class TlsOnPlaintextPort(EndingDetector):
     id = "tls-on-plaintext-port"
     severity = Severity.HIGH
-    title = "a client begins TLS on a listener without TLS"
+    title = "a client starts TLS on a listener without TLS"
 
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         if how is not Ending.TLS_REFUSED or not conn.how:
@@ -45,8 +45,8 @@ class TlsOnPlaintextPort(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker),
             None,
-            f"a broker reads the hello as a frame of {size} bytes, more than socket.request.max.bytes allows, and "
-            "closes; its log has InvalidReceiveException with a size like that. The client sees a failed "
+            f"a broker reads the TLS hello as a frame of {size} bytes, more than socket.request.max.bytes allows, and "
+            "closes the connection; its log has an InvalidReceiveException with such a size. The client sees a failed "
             "handshake or a disconnect.",
             "use the port of the SSL or SASL_SSL listener; or, if this port is right, turn TLS off in the client "
             "(security.protocol=PLAINTEXT or SASL_PLAINTEXT). `listeners` and listener.security.protocol.map on "
@@ -55,7 +55,7 @@ class TlsOnPlaintextPort(EndingDetector):
             **conn.facts,
         )
         found.seen = (
-            f"{_of(conn)} begins TLS {_times(found.count)} on {conn.where}, which does not use TLS and ends the "
+            f"{_of(conn)} starts TLS {_times(found.count)} on {conn.where}, which does not use TLS and ends the "
             "connection"
         )
 
@@ -74,8 +74,8 @@ class PlaintextOnTlsPort(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker),
             first,
-            "a TLS listener takes the request for a broken TLS record and ends the connection, so that clients "
-            "see no more than a disconnect at the very first request, again and again.",
+            "a TLS listener reads the request as a broken TLS record and ends the connection, so clients only see "
+            "repeated disconnects at the very first request.",
             f"turn TLS on in the client ({_TLS_REMEDY}), or use the port of the listener without TLS.",
             time_ns=conn.closed_ns,
             facts=conn.facts_of(first),
@@ -89,7 +89,7 @@ class PlaintextOnTlsPort(EndingDetector):
 class TlsHandshakeFailed(EndingDetector):
     id = "tls-handshake-failed"
     severity = Severity.HIGH
-    title = "a TLS handshake is refused by an alert"
+    title = "a TLS handshake fails with an alert"
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         start = self.endings.starts.get(conn.number)
@@ -99,7 +99,7 @@ class TlsHandshakeFailed(EndingDetector):
         if tls_alert is None or not tls_alert.fatal:
             return
         sender = "the client" if opaque.direction is Direction.REQUEST else "the broker"
-        why, remedy = _ALERTS.get(tls_alert.name, ("the sender of the alert cannot go on", "look into its log"))
+        why, remedy = _ALERTS.get(tls_alert.name, ("the sender of the alert cannot continue", "check its log"))
         found = self.report(
             (conn.client_host, conn.broker, sender, tls_alert.name),
             None,
@@ -119,9 +119,9 @@ class TlsTraffic(EndingDetector):
     id = "tls-traffic"
     severity = Severity.INFO
     title = "connections are encrypted, so their content cannot be inspected"
-    why = "the requests inside are not decoded, and no finding can come from them."
+    why = "the requests inside are not decoded, so they cannot produce findings."
     remedy = (
-        "record where the traffic is not encrypted: let the client use a listener without TLS for as long as you look, or "
+        "record where the traffic is not encrypted: let the client use a listener without TLS while you record, or "
         "record at the broker's other listeners"
     )
 
@@ -140,7 +140,7 @@ class TlsTraffic(EndingDetector):
 class ForeignProtocol(EndingDetector):
     id = "foreign-protocol"
     severity = Severity.MEDIUM
-    title = "one side of a connection uses another protocol than Kafka's"
+    title = "one side of a connection uses a protocol other than Kafka's"
 
     def unframed(self, conn: ClientConnection, start: ConnectionStart) -> None:
         self._look(conn, start, start.of(conn))
@@ -159,19 +159,19 @@ class ForeignProtocol(EndingDetector):
         if name == PROXY:
             remedy = (
                 "turn the PROXY protocol off in the load balancer (HAProxy: send-proxy, NGINX: proxy_protocol, AWS "
-                "NLB: proxy protocol v2 of the target group): Kafka brokers do not know it"
+                "NLB: proxy protocol v2 of the target group): Kafka brokers do not support it"
             )
         elif name == HTTP:
             remedy = (
-                "point health checks and scrapers elsewhere: a TCP check for a broker; the metrics' own port for "
+                "point health checks and scrapers elsewhere: use a TCP check for a broker, and the metrics port for "
                 "Prometheus; REST clients need a REST proxy in front of Kafka"
             )
         else:
-            remedy = "correct the port in that client's configuration, or shield the broker's port from it"
+            remedy = "correct the port in that client's configuration, or block its access to the broker's port"
         found = self.report(
             (conn.client_host, conn.broker, name),
             None,
-            f"read as Kafka's framing its first bytes are a frame of {size} bytes; brokers log "
+            f"read as Kafka framing, its first bytes announce a frame of {size} bytes; brokers log "
             "InvalidReceiveException or wait for the rest, and close the connection.",
             remedy,
             severity=Severity.HIGH if name == PROXY else None,
@@ -185,21 +185,21 @@ class ForeignProtocol(EndingDetector):
         found = self.report(
             (conn.client_host, conn.broker, name, "server"),
             None,
-            "that port belongs to another service. A Kafka client reads the answer as a frame of an absurd size; "
-            "some run out of memory over it (Java) or wait until their timeout.",
+            "that port belongs to another service. A Kafka client reads the answer as a frame of an absurd size; some "
+            "clients run out of memory (Java) or wait until their timeout.",
             "correct bootstrap.servers, or advertised.listeners if a broker named this address",
             severity=Severity.HIGH,
             time_ns=conn.last_ns,
             protocol=name,
             **conn.facts,
         )
-        found.seen = f"{conn.broker} answers {_of(conn)} in {name}, not Kafka, {_times(found.count)}"
+        found.seen = f"{conn.broker} answers {_of(conn)} with {name} instead of Kafka, {_times(found.count)}"
 
 
 class FrameSize(EndingDetector):
     id = "frame-size"
     severity = Severity.MEDIUM
-    title = "a frame is larger than the other side takes, or its size is absurd"
+    title = "a frame is larger than the other side accepts, or its size is absurd"
     MOST_RESPONSE = 100_000_000
     """Bytes: librdkafka's receive.message.max.bytes unless set."""
 
@@ -229,7 +229,7 @@ class FrameSize(EndingDetector):
             ("request", conn.identity, conn.broker),
             exchange,
             "brokers close a connection that announces more than socket.request.max.bytes (100 MiB unless set), "
-            "without an answer. The client sees a disconnect, retries, and meets it again.",
+            "without an answer. The client sees a disconnect, retries, and is disconnected again.",
             "send less at a time (Java: max.request.size, batch.size; librdkafka: message.max.bytes, "
             "batch.size; admin clients: fewer topics or configs in a call), or raise socket.request.max.bytes",
             severity=Severity.LOW if answered else Severity.HIGH,
@@ -248,8 +248,8 @@ class FrameSize(EndingDetector):
         found = self.report(
             ("response", conn.identity, exchange.api_key),
             exchange,
-            "librdkafka refuses more than receive.message.max.bytes (100000000 unless set) and disconnects; it "
-            "fetches the same again. Java and Python clients take it, and hold it in memory whole.",
+            "librdkafka refuses more than receive.message.max.bytes (100000000 unless set) and disconnects; then it "
+            "fetches the same data again. Java and Python clients accept it, and hold all of it in memory.",
             "Java: lower fetch.max.bytes or max.partition.fetch.bytes; librdkafka: lower fetch.max.bytes, or keep "
             "receive.message.max.bytes 512 bytes above it; kafka-python: fetch_max_bytes",
             severity=Severity.HIGH if strict else Severity.LOW,
@@ -267,9 +267,9 @@ class FrameSize(EndingDetector):
         found = self.report(
             ("absurd", conn.client_host, conn.broker, side),
             None,
-            "no Kafka frame has such a size. Either another protocol is used there, or the sender lost its "
-            "place in the stream (two threads writing to one connection, a proxy that cuts or joins frames).",
-            "look at the bytes before it on that connection; bypass anything between client and broker and try again",
+            "no Kafka frame has such a size. Either the bytes are another protocol, or the sender lost its place in "
+            "the stream (two threads writing to one connection, a proxy that cuts or joins frames).",
+            "look at the bytes before it on that connection; bypass everything between client and broker, and try again",
             time_ns=time_ns,
             size=size,
             side="response" if side else "request",

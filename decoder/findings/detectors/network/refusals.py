@@ -31,7 +31,7 @@ class ConnectionRefused(Detector):
 
     id = "connection-refused"
     severity = Severity.MEDIUM
-    title = "connections to a broker are refused or get no answer, again and again"
+    title = "connections to a broker are repeatedly refused, or get no answer"
     IN_A_ROW, OVER_NS = 5, 3_000_000_000
     """Attempts, and over how long. Clients wait 50 to 100 ms before the second attempt, and then longer."""
     LASTING_NS = 60_000_000_000
@@ -63,12 +63,12 @@ class ConnectionRefused(Detector):
             None,
             "nothing listens on that port: the broker is down, or listens on another address or port."
             if conn.how == "refused"
-            else "the packets get no answer: a firewall or security group drops them, or the address is not in "
-            "use. Every attempt costs the client its connection timeout (Java: "
-            "socket.connection.setup.timeout.ms, 10 s; librdkafka: the same name, 30 s).",
-            "start the broker, or compare the address with its `listeners` and advertised.listeners; in "
-            "between: firewall rules, port forwards, container networks. More than one address in "
-            "bootstrap.servers lets clients start without this broker.",
+            else "the packets get no answer: a firewall or security group drops them, or the address is not in use. "
+                 "Every attempt costs the client its connection timeout (socket.connection.setup.timeout.ms; Java 10 "
+                 "s, librdkafka 30 s).",
+            "start the broker, or compare the address with its `listeners` and advertised.listeners; check what is in "
+            "between: firewall rules, port forwards, container networks. With more than one address in "
+            "bootstrap.servers, clients can start without this broker.",
             time_ns=now,
             how=conn.how,
             **conn.facts,
@@ -97,14 +97,14 @@ class ClosedAtOnce(EndingDetector):
 
     id = "connection-closed-at-once"
     severity = Severity.HIGH
-    title = "a broker takes connections and ends them at once, again and again"
+    title = "a broker repeatedly accepts connections and ends them at once"
     why = (
         "a broker that has reached max.connections, max.connections.per.ip or max.connection.creation.rate (KIP-402, "
-        "KIP-612) closes new connections; so does a load balancer or a port forward that has no live broker behind it."
+        "KIP-612) closes new connections; so does a load balancer or port forward without a live broker behind it."
     )
     remedy = (
         "count the connections to that broker (kafka.server:type=socket-server-metrics, connection-count) and raise "
-        "the limit, or find the client that opens a connection per message; behind a load balancer: look at its targets"
+        "the limit, or find the client that opens a connection per message; behind a load balancer, check its targets"
     )
     wanted = Wanted.NEW
     IN_A_ROW = 5
@@ -139,7 +139,7 @@ class ClosedAtOnce(EndingDetector):
 class ProxyNotLetIn(Detector):
     id = "proxy-not-let-in"
     severity = Severity.HIGH
-    title = "the proxy's own login, or TLS handshake, fails at a broker"
+    title = "the proxy's own login or TLS handshake fails at a broker"
 
     def closed(self, conn: ClientConnection) -> None:
         if conn.established or conn.how not in ("login", "tls"):
@@ -148,13 +148,13 @@ class ProxyNotLetIn(Detector):
         found = self.report(
             (conn.broker, conn.how),
             None,
-            "the proxy reached the broker, and ended the client's connection, which was never passed on. Clients see a "
-            "disconnect, as of a broker that is down, and try again.",
-            "compare the proxy's --sasl options with what the broker's listener takes; its LoginFailed event has the "
-            "broker's answer"
+            "the proxy reached the broker, but ended the client's connection without passing anything on. Clients see "
+            "a disconnect, as from a broker that is down, and try again.",
+            "compare the proxy's --sasl options with what the broker's listener accepts; the proxy's LoginFailed "
+            "event has the broker's answer"
             if is_login
-            else "compare --broker-ca and --broker-name, and the certificate and name that the broker shows; its TlsFailed event has the "
-            "reason",
+            else "compare --broker-ca and --broker-name with the broker's certificate and the name in it; the proxy's "
+                 "TlsFailed event has the reason",
             time_ns=conn.closed_ns,
             how=conn.how,
             **conn.facts,

@@ -28,16 +28,16 @@ def shown_ns(conn: ClientConnection, exchange: Exchange) -> int:
 class UnansweredRequest(Detector):
     id = "unanswered-request"
     severity = Severity.HIGH
-    title = "requests that get no answer, for longer than clients wait or until the client gives up"
+    title = "requests get no answer for longer than clients wait, or until the client gives up"
     why = (
-        "a broker answers the requests of a connection in order, so all that follow wait too. The client gives up "
-        "after request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), reconnects and sends it again, "
-        "without knowing whether the broker did the work."
+        "a broker answers the requests of a connection in order, so all later ones wait too. The client gives up "
+        "after request.timeout.ms (Java 30 s; librdkafka: socket.timeout.ms 60 s), reconnects and sends the request "
+        "again, without knowing whether the broker processed it."
     )
     remedy = (
-        "look at the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request "
-        "handler threads (num.io.threads); if other connections were answered, look at the network between, at "
-        "firewalls that drop idle connections, and at proxies"
+        "check the broker at that time: its log, garbage collection, disks, RequestQueueTimeMs and its request "
+        "handler threads (num.io.threads); if other connections were answered, check the network in between, "
+        "firewalls that drop idle connections, and proxies"
     )
     wanted = Wanted.FAILED
 

@@ -117,24 +117,25 @@ class TinyBatches(ProduceDetector):
             finding.seen = (
                 f"{conn.who} sends {number(rate)} batches/s to {some(window.topics)} with {window.records / count:.1f} "
                 f"records ({size(window.bytes / count)}) each, in {number(window.requests / window.seconds)} requests/s"
-                + (f": a request has records without key for {number(spread)} partitions" if scattered else "")
+                + (f": each request has records without a key for {number(spread)} partitions" if scattered else "")
             )
 
     def _report(self, conn: ClientConnection, exchange: Exchange, scattered: bool) -> Finding:
         why = (
-            "Every batch costs 61 bytes of header, an append and an index entry, every request a round trip and a turn of "
-            "a request handler; small batches compress badly. A batch is sent when it is full (batch.size), when "
-            "linger.ms is over, or when the application flushes."
+            "Each batch costs 61 bytes of header, an append and an index entry; each request costs a round trip and "
+            "the time of a request handler; small batches compress badly. A batch is sent when it is full "
+            "(batch.size), when linger.ms is over, or when the application flushes."
         )
         remedy = (
-            "linger.ms=20 to 100 (Java's default is 0 before 4.0 and 5 since, KIP-1030; librdkafka's 5; kafka-python: "
-            "linger_ms, default 0), batch.size=65536 or more, and no flush() or get() after each record: use callbacks"
+            "set linger.ms to 20 to 100 (Java's default is 0 before 4.0 and 5 since, KIP-1030; librdkafka's is 5; "
+            "kafka-python: linger_ms, default 0) and batch.size to 65536 or more, and do not call flush() or get() "
+            "after each record: use callbacks"
         )
         if scattered:
-            why += " Records without key are spread over all partitions here instead of filling one batch (KIP-480)."
+            why += " Here, records without a key are spread over all partitions instead of filling one batch (KIP-480)."
             remedy += (
                 "; use the sticky partitioner (Java 2.4 and newer by default: remove partitioner.class; librdkafka: "
-                "sticky.partitioning.linger.ms above 0 with a linger.ms of at least as much)"
+                "sticky.partitioning.linger.ms above 0, and linger.ms at least as high)"
             )
         return self.report(conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered)
 
@@ -145,12 +146,12 @@ class Uncompressed(ProduceDetector):
     title = "a producer sends much compressible data without compression (compression.type)"
     apis = frozenset({PRODUCE})
     why = (
-        "The producer's codec holds for network, replication, disk and consumers alike: brokers keep the batch as it "
-        "comes (compression.type=producer)."
+        "The producer's codec applies to network, replication, disk and consumers alike: brokers store the batch as "
+        "it arrives (compression.type=producer)."
     )
     remedy = (
-        "compression.type=zstd (brokers from 2.1, KIP-110) or lz4 in the producer; kafka-python and aiokafka: "
-        "compression_type; both need their codec's package. A larger linger.ms makes it work better"
+        "set compression.type=zstd (brokers 2.1 and newer, KIP-110) or lz4 in the producer; kafka-python and "
+        "aiokafka: compression_type; both need the codec's package. A higher linger.ms improves compression"
     )
     WINDOW_NS = 10 * SECOND
     RATE = 1_000_000
@@ -206,13 +207,13 @@ class Skew(ProduceDetector):
     severity = Severity.INFO
     title = "one partition gets most of a producer's records"
     why = (
-        "Order and throughput are per partition: one broker, and in each group one consumer, carries nearly all of it, "
-        "however many there are."
+        "Order and throughput are per partition: one broker, and one consumer in each group, carries nearly the whole "
+        "load, no matter how many there are."
     )
     remedy = (
-        "if the records have keys, choose one with more different values (or add to it); without keys, do not set the "
-        "partition by hand and remove a partitioner that hashes null keys (librdkafka: partitioner=consistent sends "
-        "them all to one)"
+        "if the records have keys, choose a key with more distinct values (or extend it); without keys, do not set "
+        "the partition explicitly, and remove any partitioner that hashes null keys (librdkafka: "
+        "partitioner=consistent sends them all to one)"
     )
     apis = frozenset({PRODUCE})
 

@@ -64,15 +64,15 @@ class CorruptBatches(ProduceDetector):
             too_new = any(isinstance(each.entry, Batch) for each in checked[:1]) and exchange.api_version < FORMAT_2
             if too_new:
                 verdict = (
-                    f"it is of message format 2, and Produce v{exchange.api_version} carries only formats 0 and 1: read as "
-                    "one of these, its CRC is wrong"
+                    f"it has message format 2, but Produce v{exchange.api_version} carries only formats 0 and 1: read "
+                    "in one of these, its CRC is wrong"
                 )
             elif not checked:
                 verdict = "its CRC cannot be checked here: the records cannot be read"
             elif wrong is None:
-                verdict = "its CRC is right here: the bytes change behind this point, or the broker objects to something else"
+                verdict = "its CRC is right here: the bytes change after this point, or the broker objects to something else"
             else:
-                verdict = f"{wrong.what}: sent damaged"
+                verdict = f"{wrong.what}: it was sent damaged"
             key = "produce", conn.identity
             finding = self._report(key, conn, exchange, result.topic, result.partition, wrong is None, too_new)
             finding.seen = (
@@ -112,17 +112,18 @@ class CorruptBatches(ProduceDetector):
         return self.report(
             key,
             exchange,
-            "Record batches came with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads message "
-            "sets, whose CRC-32 is in another place; sending it again does not help."
+            "Record batches came with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads "
+            "message sets, whose CRC-32 is in another place; retrying does not help."
             if too_new
-            else "The CRC covers everything behind it (CRC-32C in batches, CRC-32 in messages of the old formats). Brokers refuse what does not fit and clients send it "
-            "again or give up; consumers stop at it (CorruptRecordException) as long as check.crcs is on.",
-            "report it to the developers of the client: it chooses the version by what the broker serves, but not the format "
-            "of its records. Until then use an older release of it, or a broker from 0.11 on"
+            else "The CRC covers everything after it (CRC-32C in batches, CRC-32 in messages of the old formats). If "
+                 "it does not match, brokers refuse the records, and clients retry or give up; consumers stop there "
+                 "(CorruptRecordException) if check.crcs is on.",
+            "report it to the developers of the client: it adapts the version to the broker, but not the format of "
+            "its records. Until it is fixed, use an older release of the client, or a broker from 0.11 on"
             if too_new
-            else "look for what changes bytes on the way or in memory: a proxy or interceptor that edits records, a bug of "
-            "the client library or its accelerated CRC, memory or disk of the broker. Of a damaged log, delete the "
-            "replica's segment and let it be copied again",
+            else "look for what changes bytes on the way or in memory: a proxy or interceptor that edits records, a "
+                 "bug in the client library or its accelerated CRC, or a fault in the broker's memory or disk. If a "
+                 "log is damaged, delete the replica's segment and let it be copied again",
             topic=topic,
             partition=partition,
             crc_ok=crc_ok,

@@ -30,17 +30,17 @@ class _Owner(NamedTuple):
 class Fenced(ProduceDetector):
     id = "producer-fenced"
     severity = Severity.HIGH
-    title = "a producer is fenced: another one took its transactional id, or its transaction was aborted"
+    title = "a producer is fenced: another one took over its transactional id, or its transaction was aborted"
     why = (
         "A transactional id belongs to one producer at a time: InitProducerId raises the epoch, and a producer that "
-        "still has the old one is refused from then on (KIP-98, KIP-447). It cannot go on; its transaction is aborted. The "
-        "coordinator also raises the epoch when it aborts a transaction that took longer than transaction.timeout.ms "
-        "(KIP-588)."
+        "still has the old one is refused from then on (KIP-98, KIP-447). It cannot continue; its transaction is "
+        "aborted. The coordinator also raises the epoch when it aborts a transaction that took longer than "
+        "transaction.timeout.ms (KIP-588)."
     )
     remedy = (
-        "give every instance a transactional.id of its own (in Kafka Streams do not set it by hand: each "
+        "give every instance its own transactional.id (in Kafka Streams, do not set it yourself: use each "
         "application.id once); if no second producer exists, raise transaction.timeout.ms or make transactions "
-        "shorter. Close a fenced producer and make a new one"
+        "shorter. Close a fenced producer and create a new one"
     )
     apis = TRANSACTIONAL
 
@@ -88,7 +88,7 @@ class Fenced(ProduceDetector):
         if newer:
             last = newer[-1]
             same = (
-                " (the same client id: two instances, or one that was started again)"
+                " (the same client id: two instances, or one that was restarted)"
                 if last.identity == conn.identity
                 else ""
             )
@@ -96,7 +96,7 @@ class Fenced(ProduceDetector):
                 f"{last.who} ({last.client}) took it over with epoch {last.epoch}, this one has epoch {epoch}{same}"
             )
         else:
-            finding.seen += "no other producer was seen taking it, so its transaction may have timed out"
+            finding.seen += "no other producer was seen taking it over, so its transaction may have timed out"
 
     def _producer(self, exchange: Exchange) -> tuple[int, int]:
         """The producer id and epoch that a request carries, -1 if none."""
@@ -140,13 +140,14 @@ class UnknownProducer(ProduceDetector):
             "The coordinator has no such producer id under the transactional id: it was not used for "
             "transactional.id.expiration.ms (7 days)."
             if mapping
-            else "The leader has no state of the producer id for this partition: nothing was written with it for "
-            "producer.id.expiration.ms (1 day), or retention or DeleteRecords removed all of its records (brokers "
-            "before 2.4). Clients without KIP-360 end with a fatal error; with it they take a new epoch.",
-            "make a new producer (init_transactions again), or raise transactional.id.expiration.ms"
+            else "The leader has no state for the producer id in this partition: nothing was written with it for "
+                 "producer.id.expiration.ms (1 day), or retention or DeleteRecords removed all of its records "
+                 "(brokers before 2.4). Clients without KIP-360 fail with a fatal error; with it, they get a new "
+                 "epoch.",
+            "create a new producer (init_transactions again), or raise transactional.id.expiration.ms"
             if mapping
-            else "update the client (Java 2.5, librdkafka 1.6 or newer) and the brokers; raise "
-            "producer.id.expiration.ms, and retention.ms if records go within minutes",
+            else "upgrade the client (Java 2.5, librdkafka 1.6 or newer) and the brokers; raise "
+                 "producer.id.expiration.ms, and retention.ms if records are deleted within minutes",
             severity=Severity.HIGH if mapping else Severity.MEDIUM,
             error=error_name(code),
             topic=found.topic if found else None,

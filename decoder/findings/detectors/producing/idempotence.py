@@ -44,16 +44,16 @@ class _Sequence:
 class OutOfOrder(ProduceDetector):
     id = "out-of-order-sequence"
     severity = Severity.HIGH
-    title = "a batch comes out of its producer's sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)"
+    title = "a producer's batch arrives out of sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)"
     why = (
-        "Brokers keep the last sequence of each producer id and partition, so that no batch is written twice or left "
-        "out (KIP-98). When a batch fails, those in flight behind it are refused like this and sent again: that is "
-        "normal. A sequence that was left out means that records were given up or lost."
+        "Brokers keep the last sequence number of each producer id and partition, so that no batch is written twice "
+        "or skipped (KIP-98). When a batch fails, those in flight after it are refused with this error and sent "
+        "again: that is normal. A skipped sequence number means that records were given up or lost."
     )
     remedy = (
-        "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), for "
-        "a log that was truncated (unclean.leader.election.enable), and update the client. Java clients of 2.5 and "
-        "newer get a new epoch and go on (KIP-360); librdkafka ends with a fatal error when records are lost "
+        "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), "
+        "for a log that was truncated (unclean.leader.election.enable), and upgrade the client. Java clients of 2.5 "
+        "and newer get a new epoch and continue (KIP-360); librdkafka fails with a fatal error when records are lost "
         "(enable.gapless.guarantee)"
     )
     apis = frozenset({PRODUCE})
@@ -125,9 +125,9 @@ class OutOfOrder(ProduceDetector):
             f"({times(finding.count)}; producer id {batch.producer_id}, epoch {batch.producer_epoch}): "
         )
         if finding.about["expected"] is not None:
-            finding.seen += f"sequence {finding.about['sequence']} came where {finding.about['expected']} was due"
+            finding.seen += f"sequence {finding.about['sequence']} arrived, but {finding.about['expected']} was expected"
         else:
-            finding.seen += "no sequence was left out; a batch in front of it failed, or it is sent again too late"
+            finding.seen += "no sequence was skipped; a batch before it failed, or it was resent too late"
 
     def _bumped(self, conn: ClientConnection, key: _Key, known: _Sequence) -> None:
         finding = self._found.get((conn.identity, key[1]))
@@ -154,15 +154,15 @@ class OutOfOrder(ProduceDetector):
 class DuplicateSends(ProduceDetector):
     id = "duplicate-sends"
     severity = Severity.LOW
-    title = "a producer sends a batch again that was acknowledged before (DUPLICATE_SEQUENCE_NUMBER)"
+    title = "a producer resends a batch that was already acknowledged (DUPLICATE_SEQUENCE_NUMBER)"
     why = (
         "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
-        "were new; one further back it refuses. The records are written once, but bytes and time are spent twice, and "
-        "a client that forgets what was acknowledged has a bug."
+        "were new; it refuses an older one. The records are written once, but bytes and time are spent twice, and a "
+        "client that loses track of acknowledgements has a bug."
     )
     remedy = (
-        "update the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
-        "the broker takes, so that the client gives up too early"
+        "upgrade the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
+        "the broker's response time, so that the client gives up too early"
     )
     apis = frozenset({PRODUCE})
 
@@ -180,7 +180,7 @@ class DuplicateSends(ProduceDetector):
             if (conn.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
                 finding = self._report((conn.identity, "again"), conn, exchange, part, batch, None)
                 finding.seen = (
-                    f"{conn.who} sends batches for {part.at} again that were acknowledged on the same connection "
+                    f"{conn.who} resends batches for {part.at} that were already acknowledged on the same connection "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
                 )
 
@@ -225,12 +225,12 @@ class TooManyInFlight(ProduceDetector):
     severity = Severity.LOW
     title = "an idempotent producer has more than five requests in flight for a partition (max.in.flight)"
     why = (
-        "Brokers know only the last five batches of a producer id and partition again. When one fails with more behind "
-        "it, retries are refused as out of order, or written in another order."
+        "Brokers recognise only the last five batches of a producer id and partition. When one fails with more in "
+        "flight after it, retries are refused as out of order, or written in another order."
     )
     remedy = (
-        "max.in.flight.requests.per.connection=5 or less with idempotence (Java and librdkafka insist on it; kafkajs: "
-        "maxInFlightRequests, which has no limit by default)"
+        "set max.in.flight.requests.per.connection to 5 or less with idempotence (Java and librdkafka enforce this; "
+        "kafkajs: maxInFlightRequests, unlimited by default)"
     )
     apis = frozenset({PRODUCE})
 

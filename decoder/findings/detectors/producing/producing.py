@@ -50,16 +50,16 @@ class _AcksDetector(ProduceDetector):
 class AcksNone(_AcksDetector):
     id = "acks-0"
     severity = Severity.MEDIUM
-    title = "a producer does not ask whether its records arrive (acks=0)"
+    title = "a producer does not wait for confirmation that its records arrive (acks=0)"
     ACKS = 0
     why = (
-        "With acks=0 a broker sends no response. Records are lost unseen when it refuses them, when they wait in a "
-        "connection that breaks, or when it is not the leader any more; the client cannot retry, and it learns no "
-        "offsets (the offset in its callback is -1)."
+        "With acks=0, a broker sends no response. Records are lost silently if the broker refuses them, if their "
+        "connection breaks, or if the broker is no longer the leader; the client cannot retry, and it gets no offsets "
+        "(the offset in its callback is -1)."
     )
     remedy = (
         "Java and kafka-python: acks=all (Java's default since 3.0, KIP-679) or acks=1; librdkafka: "
-        "request.required.acks=all. Keep 0 only where losing records is fine"
+        "request.required.acks=all. Keep 0 only where losing records is acceptable"
     )
     CLOSED_AFTER_NS = SECOND
     """A broker closes an idle connection too; one that is closed this soon after an acks=0 Produce was closed
@@ -87,7 +87,7 @@ class AcksNone(_AcksDetector):
             ("refused", _instances(conn)),
             None,
             self.why,
-            f"read the broker's log for the reason (rights, size, topic); {self.remedy}",
+            f"find the reason in the broker's log (permissions, size, topic); {self.remedy}",
             severity=Severity.HIGH,
             time_ns=ended,
             **finding.about | {"closed": 1, **conn.facts},
@@ -101,28 +101,28 @@ class AcksNone(_AcksDetector):
 class AcksLeader(_AcksDetector):
     id = "acks-1"
     severity = Severity.INFO
-    title = "a producer waits for the leader alone (acks=1)"
+    title = "a producer waits for the leader only (acks=1)"
     ACKS = 1
     why = (
-        "The leader answers once it has the records itself. If it dies before a follower has copied them, the new "
-        "leader does not have them: records that were acknowledged are gone. Idempotence (enable.idempotence) needs "
-        "acks=all, so retries may also write records twice."
+        "The leader answers once it has the records itself. If it fails before a follower has copied them, the new "
+        "leader does not have them: acknowledged records are lost. Idempotence (enable.idempotence) needs acks=all, "
+        "so retries may also write records twice."
     )
     remedy = (
-        "where records must not be lost: acks=all (librdkafka: request.required.acks=all; aiokafka, whose default is "
-        "1: acks='all') with a replication factor of 3 and min.insync.replicas=2"
+        "where records must not be lost, set acks=all (librdkafka: request.required.acks=all; aiokafka, whose default "
+        "is 1: acks='all') with a replication factor of 3 and min.insync.replicas=2"
     )
 
 
 class TooLarge(ProduceDetector):
     id = "produce-too-large"
     severity = Severity.HIGH
-    title = "a record batch is larger than the topic or broker takes"
+    title = "a record batch is larger than the topic or broker accepts"
     why = (
-        "A broker takes batches (after compression) of up to the topic's max.message.bytes, or else its own "
-        "message.max.bytes (1,048,588 bytes by default). Clients check their own limits only: max.request.size (Java, "
+        "A broker accepts batches (after compression) of up to the topic's max.message.bytes, or else its own "
+        "message.max.bytes (1,048,588 bytes by default). Clients check only their own limits: max.request.size (Java, "
         "1 MiB), message.max.bytes (librdkafka), max_request_size (kafka-python). A batch of several records is split "
-        "and sent again, which costs a round trip each time; a single record that is too large fails for good."
+        "and sent again, which costs a round trip each time; a single record that is too large always fails."
     )
     remedy = (
         "raise max.message.bytes of the topic (and replica.fetch.max.bytes, and the consumers' "
@@ -196,27 +196,27 @@ REFUSALS: dict[int, RefusalMeaning] = {
     for name, rest in {
         "REQUEST_TIMED_OUT": (
             _MEDIUM,
-            "The followers did not copy the records within the request's timeout (acks=all). They are still in the "
-            "leader's log: a retry without idempotence writes them twice.",
-            "look at the followers (disk, network, num.replica.fetchers) and at min.insync.replicas; keep "
-            "enable.idempotence=true; request.timeout.ms is the producer's setting behind the timeout",
+            "The followers did not copy the records within the request's timeout (acks=all). The records are still in "
+            "the leader's log: a retry without idempotence writes them twice.",
+            "check the followers (disk, network, num.replica.fetchers) and min.insync.replicas; keep "
+            "enable.idempotence=true; the timeout comes from the producer's request.timeout.ms",
         ),
         "INVALID_TOPIC_EXCEPTION": (
             _HIGH,
-            "The topic's name is not legal, or it is one of Kafka's internal topics, which clients may not write to.",
+            "The topic's name is invalid, or it is one of Kafka's internal topics, which clients may not write to.",
             "use letters, digits, '.', '_' and '-', at most 249 of them; do not write to __consumer_offsets and "
             "__transaction_state",
         ),
         "POLICY_VIOLATION": (
             _HIGH,
             "A policy of the broker (or of a proxy in front of it) refuses the request.",
-            "ask the cluster's operators which policy it is (create.topic.policy.class.name and the like)",
+            "ask the cluster's operators which policy it is (create.topic.policy.class.name and similar)",
         ),
         "KAFKA_STORAGE_ERROR": (
             _HIGH,
             "The leader cannot write to the log directory of the partition: a disk failed or is full (KIP-112).",
-            "look at the broker's log for the offline directory; replace the disk or move the partition. Clients retry "
-            "until another replica leads",
+            "find the offline directory in the broker's log; replace the disk or move the partition. Clients retry "
+            "until another replica becomes the leader",
         ),
         "INVALID_REQUIRED_ACKS": (
             _HIGH,
@@ -225,9 +225,9 @@ REFUSALS: dict[int, RefusalMeaning] = {
         ),
         "INVALID_RECORD": (
             _HIGH,
-            "The broker checked the records and refused them: a record without key for a compacted topic, offsets or "
-            "counts that do not fit, or a timestamp out of bounds (KIP-467 names the record).",
-            "for cleanup.policy=compact give every record a key; else read the broker's words and its log",
+            "The broker checked the records and refused them: a record without a key for a compacted topic, offsets "
+            "or counts that do not match, or a timestamp out of bounds (KIP-467 names the record).",
+            "for cleanup.policy=compact, give every record a key; otherwise check the broker's error message and its log",
         ),
         "INVALID_TIMESTAMP": (
             _HIGH,
@@ -238,23 +238,23 @@ REFUSALS: dict[int, RefusalMeaning] = {
         ),
         "UNSUPPORTED_FOR_MESSAGE_FORMAT": (
             _HIGH,
-            "The topic's message format cannot hold what the request needs (idempotence and headers need magic 2).",
+            "The topic's message format does not support what the request needs (idempotence and headers need magic 2).",
             "set log.message.format.version to 0.11 or newer on the topic, or upgrade the broker",
         ),
         "UNSUPPORTED_COMPRESSION_TYPE": (
             _HIGH,
-            "The codec does not exist for this broker or this version of Produce: zstd needs Produce v7 (KIP-110).",
+            "The broker or this version of Produce does not support the codec: zstd needs Produce v7 (KIP-110).",
             "use compression.type=lz4, or upgrade the broker (and librdkafka or kafka-python with it)",
         ),
         "INVALID_REQUEST": (
             _HIGH,
-            "The broker finds the request contradictory: for instance several batches for one partition, or a "
-            "transactional batch without transactional id.",
-            "read the broker's log; update the client library",
+            "The broker finds the request inconsistent: for example, several batches for one partition, or a "
+            "transactional batch without a transactional id.",
+            "check the broker's log; upgrade the client library",
         ),
         "UNKNOWN_SERVER_ERROR": (
             _HIGH,
-            "The broker failed in a way it has no code for; its log has an exception at this time.",
+            "The broker failed with an error that has no code of its own; its log has an exception at this time.",
             "read the broker's log",
         ),
     }.items()
@@ -262,10 +262,10 @@ REFUSALS: dict[int, RefusalMeaning] = {
 _OTHER = RefusalMeaning(
     _HIGH,
     "The broker did not write the records.",
-    "look the error up in Kafka's protocol documentation, and read the broker's log",
+    "look up the error in Kafka's protocol documentation, and check the broker's log",
 )
 _PASSING = _OTHER._replace(
-    severity=_LOW, remedy="clients retry this by themselves; look at the broker's log if it goes on"
+    severity=_LOW, remedy="clients retry this by themselves; check the broker's log if it continues"
 )
 
 ELSEWHERE = (
@@ -293,7 +293,7 @@ ELSEWHERE = (
 class Refused(ProduceDetector):
     id = "produce-refused"
     severity = Severity.HIGH
-    title = "a broker refuses what a producer sends: rights, timeouts, storage, invalid records"
+    title = "a broker refuses a producer's records: permissions, timeouts, storage, invalid records"
     apis = frozenset({PRODUCE})
     wanted = Wanted.FAILED
 

@@ -1,6 +1,6 @@
 """Producers without idempotence that resend batches: records reordered or written twice.
 
-A batch is recognized by its CRC, which covers its timestamps and all of its records. Clients that put the records
+A batch is recognised by its CRC, which covers its timestamps and all of its records. Clients that put the records
 of a failed batch into other batches are not recognised.
 """
 
@@ -34,7 +34,7 @@ class _Partition:
 class Resent(ProduceDetector):
     id = "resent-without-idempotence"
     severity = Severity.LOW
-    title = "a producer without idempotence sends batches again: records change their order, or may be there twice"
+    title = "a producer without idempotence resends batches: records may be out of order or written twice"
     apis = frozenset({PRODUCE})
 
     PARTITIONS = 10_000
@@ -81,33 +81,36 @@ class Resent(ProduceDetector):
     def _reordered(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int) -> None:
         finding = self._report(conn, exchange, part, code, "order")
         finding.seen = (
-            f"{conn.who} sent a batch for {part.at} again ({_outcome(code)}) after a later batch of that partition "
-            f"had been written: its records changed their order ({times(finding.count)})"
+            f"{conn.who} resent a batch for {part.at} ({_outcome(code)}) after a later batch for that partition had "
+            f"been written: its records are out of order ({times(finding.count)})"
         )
 
     def _perhaps_twice(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int) -> None:
         finding = self._report(conn, exchange, part, code, "twice")
         finding.seen = (
-            f"{conn.who} sent a batch for {part.at} again that may have been written already ({_outcome(code)}): "
-            f"its records may be there twice ({times(finding.count)})"
+            f"{conn.who} resent a batch for {part.at} that may have been written already ({_outcome(code)}): its "
+            f"records may be written twice ({times(finding.count)})"
         )
 
     def _report(
         self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, code: int, effect: str
     ) -> Finding:
         why = (
-            "Several requests for one partition were in flight and an earlier one failed; without idempotence the broker "
-            "still takes the later ones (max.in.flight.requests.per.connection above 1)."
+            "Several requests for one partition were in flight, and an earlier one failed; without idempotence, the "
+            "broker still accepts the later ones (max.in.flight.requests.per.connection above 1)."
             if effect == "order"
-            else "The broker cannot know a batch again without a producer id and sequences (KIP-98): a retry is a new batch."
+            else (
+                "Without a producer id and sequence numbers (KIP-98), the broker cannot recognise a repeated batch: "
+                "it treats a retry as a new batch."
+            )
         )
         return self.report(
             (effect, conn.identity),
             exchange,
             why,
             "set enable.idempotence=true and acks=all (the default of Java since 3.0 and of kafka-python 3; "
-            "librdkafka and aiokafka: enable.idempotence / enable_idempotence). Without it, "
-            "max.in.flight.requests.per.connection=1 keeps the order, and retries=0 avoids doubles",
+            "librdkafka and aiokafka: enable.idempotence / enable_idempotence). Without idempotence, "
+            "max.in.flight.requests.per.connection=1 keeps the order, and retries=0 avoids duplicates",
             topic=part.topic,
             partition=part.partition,
             error=None if code == _NO_ANSWER else error_name(code),
@@ -116,4 +119,4 @@ class Resent(ProduceDetector):
 
 
 def _outcome(code: int) -> str:
-    return "no answer came to the first" if code == _NO_ANSWER else f"the first was answered with {error_name(code)}"
+    return "the first got no answer" if code == _NO_ANSWER else f"the first got {error_name(code)}"

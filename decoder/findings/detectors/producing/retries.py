@@ -154,8 +154,8 @@ class _RefusedPartitions(ProduceDetector):
         finding.seen = (
             f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
             f"{times(finding.count)}, for {some(about['partitions'])}"
-            + (f"; {about['open']} of them did not succeed again" if about["open"] else "")
-            + (f"; it took up to {duration(about['longest_ns'])} until it worked" if about["recovered"] else "")
+            + (f"; {about['open']} of them have not succeeded since" if about["open"] else "")
+            + (f"; it took up to {duration(about['longest_ns'])} to succeed" if about["recovered"] else "")
             + self.REFUSALS.details(about)
         )
 
@@ -170,18 +170,18 @@ def _explain_leader(code: int) -> tuple[str, str]:
     if code in (error_code("UNKNOWN_TOPIC_OR_PARTITION"), error_code("UNKNOWN_TOPIC_ID")):
         return (
             "The broker does not have the partition: the topic was deleted (or deleted and created again, with "
-            "another topic id: KIP-516), is new and not known everywhere yet, or the client's metadata are old.",
+            "another topic id: KIP-516), is new and not known everywhere yet, or the client's metadata is out of date.",
             "check that the topic exists (kafka-topics.sh --describe) and is not deleted and recreated while "
-            "producers run; Java clients look again every metadata.max.age.ms, librdkafka every "
-            "topic.metadata.refresh.interval.ms; librdkafka gives up at once on topics that Metadata does not have",
+            "producers run; Java clients refresh Metadata every metadata.max.age.ms, librdkafka every "
+            "topic.metadata.refresh.interval.ms; librdkafka gives up at once on topics that are not in Metadata",
         )
     return (
-        "One burst after a leader election is normal: a client that gets this error refreshes its metadata (or reads the "
-        "new leader out of the answer, KIP-951) and sends again. Repeated, slow or endless bursts hold records back "
-        "until delivery.timeout.ms (message.timeout.ms in librdkafka) and then lose them.",
-        "if leaders move often: look at the brokers (restarts, garbage collection, lost ZooKeeper or controller "
-        "sessions) and at auto.leader.rebalance.enable. If the client does not refresh: update it, and check "
-        "retry.backoff.ms (100 ms) and metadata.max.age.ms (librdkafka: topic.metadata.refresh.fast.interval.ms)",
+        "One burst after a leader election is normal: a client that gets this error refreshes its metadata (or takes "
+        "the new leader from the answer, KIP-951) and sends again. Repeated, slow or endless bursts delay records "
+        "until delivery.timeout.ms (message.timeout.ms in librdkafka), and then the records are lost.",
+        "if leaders move often, check the brokers (restarts, garbage collection, lost ZooKeeper or controller "
+        "sessions) and auto.leader.rebalance.enable. If the client does not refresh its metadata, upgrade it, and "
+        "check retry.backoff.ms (100 ms) and metadata.max.age.ms (librdkafka: topic.metadata.refresh.fast.interval.ms)",
     )
 
 
@@ -199,7 +199,7 @@ def _rate_leader(about: dict[str, Any]) -> Severity:
 
 def _leader_details(about: dict[str, Any]) -> str:
     if about["blind"] >= _BLIND:
-        return f"; {about['blind']} of them in a row without a look at Metadata"
+        return f"; {about['blind']} of them in a row without asking for Metadata"
     if about["metadata_asked"]:
         return f"; Metadata was asked for {times(about['metadata_asked'])} meanwhile"
     if about["leader_told"]:
@@ -210,23 +210,23 @@ def _leader_details(about: dict[str, Any]) -> str:
 class LeaderRetries(_RefusedPartitions):
     id = "produce-leader-retries"
     severity = Severity.INFO
-    title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and its like)"
+    title = "a producer writes to a broker that does not lead the partition (NOT_LEADER_OR_FOLLOWER and similar)"
     REFUSALS = _Refusals(LEADER_ERRORS, _explain_leader, _rate_leader, _leader_details)
 
 
 def _explain_replicas(code: int) -> tuple[str, str]:
     appended = code == error_code("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
     return (
-        "With acks=all a leader writes only while at least min.insync.replicas replicas are in sync. Followers are "
-        "down or behind (replica.lag.time.max.ms). "
+        "With acks=all, a leader writes only while at least min.insync.replicas replicas are in sync. Followers are "
+        "down or lagging (replica.lag.time.max.ms). "
         + (
-            "Here the leader had already written the records: a retry without idempotence writes them twice."
+            "Here, the leader had already written the records: a retry without idempotence writes them twice."
             if appended
-            else "Clients retry until delivery.timeout.ms, then the records are lost to the application."
+            else "Clients retry until delivery.timeout.ms; then the records are lost."
         ),
         "bring the missing followers back (kafka-topics.sh --describe --under-min-isr-partitions names the "
-        "partitions); min.insync.replicas should be below the replication factor (2 of 3), or one broker that "
-        "restarts stops all producers",
+        "partitions); min.insync.replicas should be below the replication factor (2 of 3), or the restart of one "
+        "broker stops all producers",
     )
 
 

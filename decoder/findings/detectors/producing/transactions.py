@@ -59,16 +59,16 @@ class _Open:
 class OpenTooLong(ProduceDetector):
     id = "transaction-left-open"
     severity = Severity.HIGH
-    title = "a transaction does not end: it outlives transaction.timeout.ms, or its producer went away"
+    title = "a transaction does not end: it exceeds transaction.timeout.ms, or its producer is gone"
     why = (
-        "While a transaction is open, read_committed consumers get nothing of its partitions behind its first record "
-        "(the last stable offset). The coordinator aborts it after transaction.timeout.ms and fences its producer: the "
-        "records are thrown away and the next request of the producer fails."
+        "While a transaction is open, read_committed consumers get no records of its partitions from its first record "
+        "on (the last stable offset). The coordinator aborts it after transaction.timeout.ms and fences its producer: "
+        "the records are discarded, and the producer's next request fails."
     )
     remedy = (
-        "end every transaction in a finally (commit or abort), do less in one, or raise transaction.timeout.ms (60 s "
-        "by default; the broker's transaction.max.timeout.ms is 15 min). Left by a crash: start the producer again "
-        "with the same id, or kafka-transactions.sh abort (KIP-664)"
+        "end every transaction (commit or abort) in a finally block, do less in each one, or raise "
+        "transaction.timeout.ms (60 s by default; the broker's transaction.max.timeout.ms is 15 min). After a crash, "
+        "restart the producer with the same id, or use kafka-transactions.sh abort (KIP-664)"
     )
     apis = TRANSACTIONAL
 
@@ -133,9 +133,9 @@ class OpenTooLong(ProduceDetector):
             finding.severity = Severity.MEDIUM
             left = self._limit(transaction) - (transaction.gone_ns - transaction.since_ns)
             finding.seen = (
-                f"{conn.who} closed all of its connections inside a transaction of {name!r} ({times(finding.count)}); the "
-                f"transaction stays open until its timeout, for up to {duration(max(left, 0))} more, or until a producer "
-                "takes the id again"
+                f"{conn.who} closed all of its connections inside a transaction of {name!r} ({times(finding.count)}); "
+                f"the transaction stays open until its timeout, for up to {duration(max(left, 0))} more, or until a "
+                "producer with this id starts"
             )
 
     def finish(self, now_ns: int) -> None:
@@ -181,10 +181,11 @@ class OpenTooLong(ProduceDetector):
 class ConcurrentTransactions(ProduceDetector):
     id = "concurrent-transactions"
     severity = Severity.MEDIUM
-    title = "a transaction cannot begin because the one before does not finish (CONCURRENT_TRANSACTIONS)"
+    title = "a transaction cannot begin because the previous one does not finish (CONCURRENT_TRANSACTIONS)"
     why = (
-        "After EndTxn the coordinator writes a marker into every partition; until all are there, the id cannot begin "
-        "another transaction. Markers wait for partitions without a leader, or for a broker that is down."
+        "After EndTxn, the coordinator writes a marker to every partition; until all are written, no other "
+        "transaction with this id can begin. Markers wait for partitions without a leader, or for a broker that is "
+        "down."
     )
     remedy = (
         "look for offline partitions of the topics involved and of __transaction_state, and for hanging transactions: "
@@ -228,29 +229,29 @@ class ConcurrentTransactions(ProduceDetector):
         finding.severity = Severity.HIGH if finding.about["longest_ns"] >= self.STUCK_NS else Severity.MEDIUM
         finding.seen = (
             f"{conn.where} answers {exchange.api} of {conn.who} for transactional id {name!r} with "
-            f"CONCURRENT_TRANSACTIONS for {duration(finding.about['longest_ns'])} already ({times(count + 1)} in a row)"
+            f"CONCURRENT_TRANSACTIONS for {duration(finding.about['longest_ns'])} so far ({times(count + 1)} in a row)"
         )
 
 
 class TransactionState(ProduceDetector):
     id = "transaction-refused"
     severity = Severity.HIGH
-    title = "a request does not fit the state of its transaction (INVALID_TXN_STATE and its like)"
+    title = "a request does not fit the state of its transaction (INVALID_TXN_STATE and similar)"
     apis = TRANSACTIONAL
     wanted = Wanted.FAILED
 
     _MEANS: ClassVar[dict[int, tuple[Severity, str, str]]] = {
         error_code("INVALID_TXN_STATE"): (
             Severity.HIGH,
-            "The transaction is not in the state that the request needs: a batch for a partition that was not added to it "
-            "(brokers check that since KIP-890), or a commit of what is aborted already.",
-            "update the client; after a failed transaction call abort_transaction before begin_transaction; do not share "
-            "a transactional producer between threads without care",
+            "The transaction is not in the state that the request needs: a batch for a partition that was not added "
+            "to it (brokers have checked this since KIP-890), or a commit of a transaction that is already aborted.",
+            "upgrade the client; after a failed transaction, call abort_transaction before begin_transaction; do not "
+            "share a transactional producer between threads without synchronization",
         ),
         error_code("TRANSACTION_ABORTABLE"): (
             Severity.MEDIUM,
-            "The transaction cannot be committed any more, but aborted and begun again (KIP-890).",
-            "call abort_transaction and do the work again; if it happens often, look for what fails before it",
+            "The transaction can no longer be committed, but it can be aborted and started again (KIP-890).",
+            "call abort_transaction and repeat the work; if this happens often, find out what fails before it",
         ),
         error_code("INVALID_TRANSACTION_TIMEOUT"): (
             Severity.HIGH,
@@ -290,12 +291,12 @@ class ManyAborts(Detector):
     severity = Severity.LOW
     title = "many of a producer's transactions are aborted"
     why = (
-        "Aborted records are written, copied and kept like others; read_committed consumers fetch them and throw them "
-        "away. Work that is done again and again costs as much as work that succeeds."
+        "Aborted records are written, replicated and stored like others; read_committed consumers fetch and discard "
+        "them. Repeated work costs as much as work that succeeds."
     )
     remedy = (
-        "look at the application's log for the reason of its aborts (exceptions, rebalances, timeouts); do checks "
-        "before the transaction begins"
+        "find the reason for the aborts in the application's log (exceptions, rebalances, timeouts); do checks before "
+        "the transaction begins"
     )
     apis = frozenset({END_TXN})
 

@@ -129,8 +129,8 @@ class SaslMechanismMismatch(_SaslDetector):
         found = self.report(
             (conn.identity, conn.broker, state.mechanism),
             exchange,
-            "SaslHandshake (KIP-43) agrees on the mechanism before anything else; a listener takes those of "
-            "sasl.enabled.mechanisms only, and names are compared letter by letter.",
+            "client and broker agree on the mechanism first, with SaslHandshake (KIP-43); a listener accepts only "
+            "those in sasl.enabled.mechanisms, and names must match exactly.",
             f"set the client's mechanism to one that is enabled (Java, librdkafka: sasl.mechanism"
             f"{'=' + enabled[0] if enabled else ''}; kafka-python, aiokafka: sasl_mechanism), or add "
             f"{state.mechanism} to listener.name.<listener>.sasl.enabled.mechanisms with its JAAS entry",
@@ -139,8 +139,8 @@ class SaslMechanismMismatch(_SaslDetector):
             enabled=enabled,
         )
         found.seen = (
-            f"{conn.who} asks {conn.where} for {state.mechanism!r}, which has {', '.join(enabled) or 'none'} enabled"
-            f"{_tries(found)}"
+            f"{conn.who} asks {conn.where} for SASL mechanism {state.mechanism!r}, but the broker has "
+            f"{', '.join(enabled) or 'none'} enabled{_tries(found)}"
         )
 
 
@@ -161,8 +161,8 @@ class SaslAuthenticationFailed(_SaslDetector):
         found = self.report(
             (conn.identity, conn.broker, mechanism, state.user),
             exchange,
-            f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most "
-            "clients try again until somebody stops them, and every try costs the broker a handshake.",
+            f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most clients "
+            "retry until they are stopped, and each attempt costs the broker a handshake.",
             remedy,
             error=facts.error_name(_FAILED),
             mechanism=mechanism,
@@ -181,36 +181,36 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
     """Why a mechanism fails, and what to do, by the broker's message."""
     if _CLOCK.search(reason):
         return (
-            "The broker finds the token or ticket out of its time: it has expired, or the clocks of client, broker "
-            "and issuer disagree.",
-            "compare the clocks (NTP) of client, broker and issuer; let the client fetch a token before the old one "
-            "ends (Java: sasl.login.refresh.*, librdkafka: oauthbearer token refresh callback); "
+            "The broker considers the token or ticket expired or not yet valid: it has expired, or the clocks of "
+            "client, broker and issuer disagree.",
+            "compare the clocks (NTP) of client, broker and issuer; let the client fetch a new token before the old "
+            "one expires (Java: sasl.login.refresh.*, librdkafka: oauthbearer token refresh callback); "
             "sasl.oauthbearer.clock.skew.seconds on the broker allows for small differences",
         )
     if mechanism == "OAUTHBEARER":
         return (
-            "The broker does not accept the token: issuer, audience, scope or signature is not what it expects.",
+            "The broker does not accept the token: the issuer, audience, scope or signature is not what it expects.",
             "compare the token's iss, aud and scope with sasl.oauthbearer.expected.issuer, "
             "sasl.oauthbearer.expected.audience and the broker's validator; check that the broker reaches "
             "sasl.oauthbearer.jwks.endpoint.url",
         )
     if mechanism == "GSSAPI":
         return (
-            "Kerberos refuses: the ticket is not for this service, or a keytab or key version is old.",
+            "Kerberos refuses: the ticket is not for this service, or a keytab or key version is outdated.",
             "compare the broker's principal with sasl.kerberos.service.name and its host name in DNS; renew keytabs; "
             "compare the clocks (Kerberos allows 5 minutes)",
         )
     if mechanism.startswith("SCRAM"):
         return (
-            "The user has no credentials of this mechanism, or the password is another: SCRAM-SHA-256 and "
-            "SCRAM-SHA-512 are stored one by one, and a user may have only one of them.",
-            "see what the user has: kafka-configs.sh --describe --entity-type users --entity-name NAME; set it with "
-            f"--alter --add-config '{mechanism}=[password=...]'",
+            "The user has no credentials for this mechanism, or the password is wrong: SCRAM-SHA-256 and "
+            "SCRAM-SHA-512 credentials are stored separately, and a user may have only one of them.",
+            "check which credentials the user has: kafka-configs.sh --describe --entity-type users --entity-name "
+            f"NAME; set them with --alter --add-config '{mechanism}=[password=...]'",
         )
     return (
-        "User or password is not what the listener's JAAS entry (or its callback) has.",
+        "The user or password does not match the listener's JAAS entry (or its callback).",
         "check the client's user and password (Java: sasl.jaas.config; librdkafka: sasl.username, sasl.password; "
-        "kafka-python: sasl_plain_username, sasl_plain_password), for spaces and quotes too, against "
+        "kafka-python: sasl_plain_username, sasl_plain_password), including spaces and quotes, against "
         "listener.name.<listener>.plain.sasl.jaas.config",
     )
 
@@ -218,7 +218,7 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
 class CredentialsInClear(_SaslDetector):
     id = "credentials-in-clear"
     severity = Severity.MEDIUM
-    title = "passwords or tokens travel without TLS"
+    title = "passwords or tokens are sent without TLS"
     _READABLE = frozenset({"PLAIN", "OAUTHBEARER"})
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -239,16 +239,16 @@ class CredentialsInClear(_SaslDetector):
         self.report(
             (conn.identity, conn.broker, state.mechanism, between),
             exchange,
-            f"with {state.mechanism} the {secret} itself is in the bytes: anyone who sees the traffic can use it."
+            f"with {state.mechanism}, the {secret} itself is in the bytes: anyone who sees the traffic can use it."
             if readable
-            else "SCRAM hides the password, but who records the exchange can try passwords against it at leisure, "
-            "and everything after it is in clear.",
-            f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change what was sent so far"
+            else "SCRAM hides the password, but anyone who records the exchange can try passwords against it offline, "
+                 "and everything after it is unencrypted.",
+            f"{use} ({_CLIENTS if clear != ['broker'] else _PROXY}), and change the secrets that were sent so far"
             if readable
-            else f"{use} where the network is not your own; keep 4096 iterations or more",
+            else f"{use} on networks that you do not control; keep 4096 iterations or more",
             severity=Severity.INFO if near else Severity.MEDIUM if readable else Severity.LOW,
-            seen=f"{conn.who} authenticates to {conn.where} by {state.mechanism} without TLS{between}"
-            f"{', on one machine' if near else ''}",
+            seen=f"{conn.who} authenticates to {conn.where} with {state.mechanism} without "
+                 f"TLS{between}{', on one machine' if near else ''}",
             mechanism=state.mechanism,
             in_clear=clear,
         )
@@ -259,11 +259,11 @@ class SaslOutOfTurn(_SaslDetector):
     severity = Severity.HIGH
     title = "a client sends SASL when or where the broker does not expect it (ILLEGAL_SASL_STATE)"
     why = (
-        "a listener without SASL answers every SaslHandshake so; on a SASL listener it means that the handshake was "
-        "left out, or came again with another principal or mechanism (KIP-152, KIP-368)."
+        "a listener without SASL answers every SaslHandshake with this error; on a SASL listener, it means that the "
+        "handshake was skipped, or repeated with another principal or mechanism (KIP-152, KIP-368)."
     )
     remedy = (
-        "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or take SASL out of the client "
+        "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or turn SASL off in the client "
         "(security.protocol=PLAINTEXT or SSL)"
     )
 
@@ -275,8 +275,8 @@ class SaslOutOfTurn(_SaslDetector):
             (conn.identity, conn.broker), exchange, error=facts.error_name(_STATE), mechanism=state.mechanism
         )
         found.seen = (
-            f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it expects no SASL there"
-            f"{_tries(found)}"
+            f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it does not expect SASL "
+            f"there{_tries(found)}"
         )
 
 
@@ -288,11 +288,11 @@ class RequestBeforeAuthentication(EndingDetector):
 
     id = "request-before-authentication"
     severity = Severity.HIGH
-    title = "a client without SASL sends requests to a listener that wants it"
+    title = "a client without SASL sends requests to a listener that requires it"
     why = (
-        "before authentication a SASL listener takes ApiVersions, SaslHandshake and SaslAuthenticate only "
-        "(SaslServerAuthenticator); on anything else it closes without an answer, and logs 'Unexpected Kafka request'. "
-        "Clients see a disconnect and go in circles."
+        "before authentication, a SASL listener accepts only ApiVersions, SaslHandshake and SaslAuthenticate "
+        "(SaslServerAuthenticator); on anything else, it closes the connection without an answer, and logs "
+        "'Unexpected Kafka request'. Clients see a disconnect and keep reconnecting."
     )
     remedy = (
         "turn SASL on in the client (Java: security.protocol=SASL_PLAINTEXT or SASL_SSL, sasl.mechanism, "
@@ -316,8 +316,8 @@ class RequestBeforeAuthentication(EndingDetector):
         found = self.report(pair, first, time_ns=conn.closed_ns, facts=conn.facts_of(first))
         found.count = max(found.count, count)
         found.seen = (
-            f"{conn.who} sends {first.api} to {conn.where} without authenticating, and is disconnected "
-            f"{found.count} times; ApiVersions alone is answered"
+            f"{conn.who} sends {first.api} to {conn.where} without authenticating, and is disconnected {found.count} "
+            "times; only ApiVersions is answered"
         )
 
 
@@ -327,12 +327,12 @@ class SaslSessionExpired(_SaslDetector):
     title = "a client does not re-authenticate in time, and the broker closes the connection (KIP-368)"
     why = (
         "a broker with connections.max.reauth.ms (or a token that expires) sends the session's lifetime in "
-        "SaslAuthenticate v1; the first request after that is not answered, and the connection is closed. Requests in flight "
-        "fail, and every broker connection goes through it once a lifetime."
+        "SaslAuthenticate v1; the first request after it ends is not answered, and the connection is closed. Requests "
+        "in flight fail, and this happens once per lifetime on every broker connection."
     )
     remedy = (
         "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise connections.max.reauth.ms; "
-        "if the client does know it, look at its clock and at what holds its thread up (long polls, garbage collection)"
+        "if the client already does, check its clock and what delays its thread (long polls, garbage collection)"
     )
     apis = None
     wanted = Wanted.NEW

@@ -66,7 +66,7 @@ class AuthorizationFailed(Detector):
 
     id = "authorization-failed"
     severity = Severity.HIGH
-    title = "a client asks for what it is not allowed to do"
+    title = "a client asks for something that it is not allowed to do"
     wanted = Wanted.FAILED
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -112,10 +112,10 @@ class AuthorizationFailed(Detector):
             f"{f' on {kind} {some}' if some else ''}"
         )
         found.why = (
-            "the authorizer finds no ACL that allows the connection's principal this, or one that denies it. Nothing "
-            "heals that by waiting: clients that retry only repeat it."
+            "the authorizer finds no ACL that allows this for the connection's principal, or one that denies it. "
+            "Waiting does not help: clients that retry are refused again."
             + (
-                " A topic that does not exist gets the same answer where the principal may not describe it: the broker "
+                " A topic that does not exist gets the same answer if the principal may not describe it: the broker "
                 "hides the difference."
                 if kind == "topic"
                 else ""
@@ -127,8 +127,8 @@ class AuthorizationFailed(Detector):
         operations = " ".join(f"--operation {need}" for need in needs)
         found.remedy = (
             f"allow it: kafka-acls.sh --add --allow-principal User:NAME {operations} {target}; NAME is the principal "
-            "as the broker sees it (its authorizer log has it; without SASL or client certificates it is ANONYMOUS). "
-            "Or correct the name that the client asks for."
+            "as the broker sees it (its authorizer log shows it; without SASL or client certificates, it is "
+            "ANONYMOUS). Or correct the name that the client asks for."
         )
 
 

@@ -35,13 +35,13 @@ class _Feature(Detector):
 
 class IdempotenceUnused(_Feature):
     id = "idempotence-unused"
-    title = "a producer with acks=all works without idempotence (KIP-98)"
+    title = "a producer uses acks=all without idempotence (KIP-98)"
     why = (
-        "acks=all keeps what was acknowledged; only with idempotence is a record not there twice, and not out of "
-        "order, after a retry (KIP-98). It costs next to nothing. Java producers have it on since 3.0 (KIP-679), "
-        "librdkafka does not."
+        "acks=all keeps acknowledged records; only idempotence prevents duplicates and wrong order after retries "
+        "(KIP-98). It costs almost nothing. Java producers have enabled it by default since 3.0 (KIP-679), librdkafka "
+        "does not."
     )
-    remedy = "enable.idempotence=true (Java, librdkafka), enable_idempotence=True (kafka-python, aiokafka)"
+    remedy = "set enable.idempotence=true (Java, librdkafka) or enable_idempotence=True (kafka-python, aiokafka)"
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
     REQUESTS = 50
@@ -88,14 +88,14 @@ class _Moves:
 
 class StaticMembershipUnused(_Feature):
     id = "static-membership-unused"
-    title = "consumers leave their group and join it again, without group.instance.id (KIP-345)"
+    title = "consumers without group.instance.id leave their group and rejoin it (KIP-345)"
     why = (
-        "each leave and each join makes the whole group rebalance. A static member (KIP-345) that is back within "
-        "session.timeout.ms gets its partitions again, without any rebalance."
+        "each leave and each join makes the whole group rebalance. A static member (KIP-345) that returns within "
+        "session.timeout.ms gets its partitions back without a rebalance."
     )
     remedy = (
-        "give each consumer a group.instance.id of its own that outlives restarts (Java, librdkafka; group_instance_id "
-        "in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes"
+        "give each consumer its own group.instance.id that stays the same across restarts (Java, librdkafka; "
+        "group_instance_id in kafka-python and aiokafka), and a session.timeout.ms longer than a restart takes"
     )
     apis = frozenset({JOIN_GROUP, LEAVE_GROUP})
 
@@ -133,14 +133,15 @@ class StaticMembershipUnused(_Feature):
 
 class ClassicGroupProtocol(_Feature):
     id = "classic-group-protocol"
-    title = "consumer groups use the classic protocol where the new one is there (KIP-848)"
+    title = "consumer groups use the classic protocol although the new one is available (KIP-848)"
     why = (
-        "with the new protocol (KIP-848) the broker hands out partitions, and members go on while others move: no "
-        "round of JoinGroup and SyncGroup in which everybody stops. It is ready since Kafka 4.0."
+        "with the new protocol (KIP-848), the broker assigns partitions, and members keep reading while others move: "
+        "there is no round of JoinGroup and SyncGroup in which every member stops. It has been generally available "
+        "since Kafka 4.0."
     )
     remedy = (
-        "group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer), after a look at what has no "
-        "counterpart there: client-side assignors, session.timeout.ms, heartbeat.interval.ms"
+        "set group.protocol=consumer (Java 4.0 and newer, librdkafka 2.12 and newer); check first whether you use "
+        "what it does not have: client-side assignors, session.timeout.ms, heartbeat.interval.ms"
     )
     apis = frozenset({JOIN_GROUP})
 
@@ -172,9 +173,9 @@ class ClassicGroupProtocol(_Feature):
         finding.count = joins
         finding.about["groups"] = sorted(groups)
         finding.seen = (
-            f"{'groups' if len(groups) > 1 else 'group'} {', '.join(sorted(groups)[:3])}"
-            f"{f' and {len(groups) - 3} more' if len(groups) > 3 else ''} joined by the classic protocol ({joins} "
-            f"JoinGroup answers); {conn.where} offers ConsumerGroupHeartbeat"
+            f"{'groups' if len(groups) > 1 else 'group'} "
+            f"{', '.join(sorted(groups)[:3])}{f' and {len(groups) - 3} more' if len(groups) > 3 else ''} joined with "
+            f"the classic protocol ({joins} JoinGroup answers); {conn.where} offers ConsumerGroupHeartbeat"
         )
 
 
@@ -196,10 +197,10 @@ class _FetchFeature(_Feature):
 
 class TopicIdsUnused(_FetchFeature):
     id = "topic-ids-unused"
-    title = "a consumer fetches by topic names where topic ids are offered (KIP-516)"
+    title = "a consumer fetches by topic name although the broker offers topic ids (KIP-516)"
     why = (
         "Fetch v13 and newer name topics by id (KIP-516). By name, a topic that was deleted and recreated looks the "
-        "same: the consumer goes on with offsets of the old one. Requests are longer, too."
+        "same: the consumer continues with offsets of the old one. Requests are also longer."
     )
     remedy = "upgrade the client: Java 3.1 and newer and current librdkafka (seen with 2.8) fetch by id"
     apis = frozenset({FETCH})
@@ -224,13 +225,13 @@ class TopicIdsUnused(_FetchFeature):
 
 class RackUnaware(_FetchFeature):
     id = "rack-unaware-fetch"
-    title = "a consumer does not set its rack, and brokers are in several racks (KIP-392)"
+    title = "a consumer does not set its rack, but the brokers are in several racks (KIP-392)"
     why = (
-        "a consumer that names its rack may read from a replica in it (KIP-392), which saves traffic between racks or "
-        "zones, and money where that is billed."
+        "a consumer that names its rack can read from a replica in it (KIP-392), which reduces traffic between racks "
+        "or zones, and cost where that traffic is billed."
     )
     remedy = (
-        "client.rack on the consumers (client_rack in kafka-python and aiokafka), on the brokers "
+        "set client.rack on the consumers (client_rack in kafka-python and aiokafka), and on the brokers "
         "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector"
     )
     apis = frozenset({METADATA, FETCH})

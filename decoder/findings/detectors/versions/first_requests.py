@@ -22,7 +22,7 @@ _ROUTINE = facts.api_key_set("ApiVersions", "Metadata", "FindCoordinator", "Sasl
 class ClosedOnFirstRequest(EndingDetector):
     id = "closed-on-first-request"
     severity = Severity.HIGH
-    title = "a broker closes connections on the very first request: older than ApiVersions, or it takes none"
+    title = "a broker closes connections on the very first request: it is too old for ApiVersions, or accepts no connections"
 
     COUNT = 3
     """Connections; clients that fall back (KIP-35) give up asking for versions after one or two."""
@@ -47,13 +47,14 @@ class ClosedOnFirstRequest(EndingDetector):
 
     def _report(self, key: object, conn: ClientConnection, first: Exchange) -> Finding:
         others = (
-            "a listener that wants TLS mostly answers with an alert, but may only close; a broker whose max.connections "
-            "or max.connections.per.ip is reached closes, and so does a load balancer or firewall without a target"
+            "a TLS listener usually answers with an alert, but may just close the connection; a broker that has "
+            "reached max.connections or max.connections.per.ip closes it, and so does a load balancer or firewall "
+            "without a target"
         )
         if first.api_key == _API_VERSIONS:
             why = (
                 "brokers older than 0.10.0 do not know ApiVersions (KIP-35) and close the connection on it; a current "
-                f"client asks it first, and gets no further. Other causes: {others}."
+                f"client sends it first, and gets no further. Other causes: {others}."
             )
             remedy = (
                 f"ask the broker: barnabas versions {conn.broker}. If it is that old, upgrade it (to 2.1 or newer for "
@@ -62,8 +63,8 @@ class ClosedOnFirstRequest(EndingDetector):
                 "franz-go MaxVersions; Java: a client of the broker's own release"
             )
         else:
-            why = f"Causes seen: {others}. A broker also closes on a version that it does not serve."
-            remedy = f"ask the broker: barnabas versions {conn.broker}; look into its log at that time"
+            why = f"Known causes: {others}. A broker also closes the connection on a version that it does not support."
+            remedy = f"ask the broker: barnabas versions {conn.broker}; check its log at that time"
         return self.report(key, first, why, remedy, time_ns=conn.closed_ns, facts=conn.facts_of(first))
 
 
@@ -81,7 +82,7 @@ class _Seen:
 class ClientTooNew(Detector):
     id = "client-too-new"
     severity = Severity.HIGH
-    title = "a client whose release needs newer brokers than the one it talks to"
+    title = "a client's release needs newer brokers than the one it connects to"
     wanted = Wanted.NEW
 
     def setup(self) -> None:
@@ -116,8 +117,8 @@ class ClientTooNew(Detector):
             key,
             exchange,
             f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than "
-            f"{seen.need.release} ({seen.need.source}): it finds no common version and raises an exception of its own "
-            "(UnsupportedVersionException), invisible on the wire",
+            f"{seen.need.release} ({seen.need.source}): it finds no common version and raises an exception "
+            "(UnsupportedVersionException), which is not visible on the wire",
             f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}",
             needs=seen.need.release,
             release=seen.release,
@@ -142,5 +143,5 @@ class ClientTooNew(Detector):
                 finding.seen = (
                     f"{seen.conn.who} needs brokers of {seen.need.release} or newer, and {seen.conn.where} is "
                     f"{seen.release}; "
-                    + ("some of what it asked was answered" if seen.worked else "it got no further than Metadata")
+                    + ("some of its requests were answered" if seen.worked else "it got no further than Metadata")
                 )

@@ -25,13 +25,13 @@ def _differences_text(keys: list[int], one: Table, other: Table) -> str:
 class MixedVersions(Detector):
     id = "mixed-broker-versions"
     severity = Severity.INFO
-    title = "brokers of one cluster offer different versions, or one changed what it offers"
+    title = "brokers of one cluster offer different versions, or a broker changed the versions it offers"
     why = (
-        "during a rolling upgrade this is normal, and passes. Clients negotiate with every broker by itself; one that "
-        "takes the first broker's answer for all will fail at the others. Where brokers differ for long, or something "
-        "in between edits ApiVersions, behaviour depends on which broker leads a partition."
+        "during a rolling upgrade this is normal and temporary. Clients negotiate with each broker separately; one "
+        "that uses the first broker's answer for all will fail at the others. If brokers differ for long, or "
+        "something in between edits ApiVersions, behaviour depends on which broker leads a partition."
     )
-    remedy = "finish the upgrade; look at what the client meets with `version-of-another-broker`"
+    remedy = "finish the upgrade; see whether clients have problems because of it under `version-of-another-broker`"
 
     def setup(self) -> None:
         self._offers = self.traffic.model(OfferedVersions)
@@ -63,7 +63,7 @@ class MixedVersions(Detector):
             None,
             seen=f"{who} and {self._broker(other)} of one cluster offer different versions: {_differences_text(keys, old, new)}"
             if one != other
-            else f"{who} has changed what it offers: {_differences_text(keys, old, new)}",
+            else f"{who} changed the versions it offers: {_differences_text(keys, old, new)}",
             time_ns=time_ns,
             brokers=[one] if one == other else [one, other],
             cluster=cluster,
@@ -78,21 +78,22 @@ class MixedVersions(Detector):
 class VersionOfAnotherBroker(MisfitDetector):
     id = "version-of-another-broker"
     severity = Severity.HIGH
-    title = "a client uses at one broker a version that only another broker of the cluster offers"
+    title = "a client sends a broker a version that only another broker of the cluster offers"
     why = (
-        "brokers of one cluster may be of different releases, in a rolling upgrade for instance. A client must ask "
-        "ApiVersions at each of them (KIP-35) and keep to each one's answer; this one seems to use one answer for all."
+        "brokers of one cluster may run different releases, for example during a rolling upgrade. A client must send "
+        "ApiVersions to each of them (KIP-35) and follow each one's answer; this client seems to use one answer for "
+        "all."
     )
     remedy = (
-        "bring the brokers to one release, the newer one. Upgrade the client, or cap it to what the older broker takes "
-        "for so long (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)"
+        "upgrade all brokers to the newer release. Upgrade the client, or until then cap it to what the older broker "
+        "accepts (kafka-python: api_version; sarama: Config.Version; franz-go: MaxVersions)"
     )
     wanted = Wanted.NEW
     fits = frozenset({VersionFit.ELSEWHERE})
 
     def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, outcome = misfit
-        what = {"closed": "closed the connection", "refused": "answered UNSUPPORTED_VERSION", "answered": "took it"}
+        what = {"closed": "closed the connection", "refused": "answered UNSUPPORTED_VERSION", "answered": "accepted it"}
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version, conn.broker, outcome),
             exchange,
@@ -104,6 +105,6 @@ class VersionOfAnotherBroker(MisfitDetector):
             facts=conn.facts_of(exchange),
         )
         finding.seen = (
-            f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {conn.where}, which serves "
-            f"{version_range(check.served)} and {what[outcome]}; {check.other} of the same cluster offers it"
+            f"{conn.who} used {exchange.api} v{exchange.api_version} {times(finding.count)} at {conn.where}, which "
+            f"supports {version_range(check.served)} and {what[outcome]}; {check.other} of the same cluster offers it"
         )

@@ -10,6 +10,7 @@ from ....connection.connection import PRODUCE, expects_no_response
 from ....connection.exchange import Exchange, State
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
+from ...engine.formatting import several
 from ...engine.traffic import ClientConnection
 
 
@@ -29,7 +30,10 @@ class OddCorrelationIds(Detector):
 
     id = "odd-correlation-ids"
     severity = Severity.HIGH
-    title = "correlation ids do not fit: answers out of order, or without a request, or ids used twice at a time"
+    title = (
+        "correlation ids do not match: answers out of order or without a request, or an id used by two requests at a "
+        "time"
+    )
     wanted = Wanted.NEW
 
     IN_FLIGHT = 32
@@ -70,30 +74,30 @@ class OddCorrelationIds(Detector):
         finding = self.report(
             ("order", conn.identity, conn.broker),
             exchange,
-            "a broker answers the requests of a connection in their order; clients rely on it, and take an answer "
-            "with another correlation id than the next one for a broken connection. Apache Kafka keeps the order: "
-            "something between client and broker mixes requests of several, or the broker is not Apache Kafka.",
+            "a broker answers the requests of a connection in order; clients rely on it, and treat an answer with any "
+            "correlation id but the next one as a broken connection. Apache Kafka keeps the order: something between "
+            "client and broker mixes requests of several clients, or the broker is not Apache Kafka.",
             "look at what is in between (proxies, load balancers that understand Kafka), or report it to the "
             "broker's developers",
             kind="out of order",
             facts=conn.facts,
         )
-        finding.seen = f"{conn.where} answered {finding.count} requests of {conn.who} after later ones"
+        finding.seen = f"{conn.where} answered {several(finding.count, 'request')} of {conn.who} after later ones"
 
     def _orphan(self, conn: ClientConnection, exchange: Exchange) -> None:
         finding = self.report(
             ("orphan", conn.identity, conn.broker),
             exchange,
-            "each answer carries the correlation id of its request. An answer to nothing makes clients drop the "
-            "connection; a Produce with acks=0 must get none.",
-            "look at what is between client and broker; an acks=0 request that is answered is the broker's fault",
+            "each answer carries the correlation id of its request. An answer without a request makes clients drop "
+            "the connection; a Produce with acks=0 must not get an answer.",
+            "look at what is between client and broker; if an acks=0 request is answered, the broker is at fault",
             kind="no request",
             correlation_id=exchange.correlation_id,
             facts=conn.facts,
         )
         finding.seen = (
-            f"{conn.where} sent {finding.count} answers to {conn.who} whose correlation id no request had "
-            f"(the last: {exchange.correlation_id})"
+            f"{conn.where} sent {several(finding.count, 'answer')} to {conn.who} whose correlation id matches no "
+            f"request (the last: {exchange.correlation_id})"
         )
 
     def _reused(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -101,16 +105,16 @@ class OddCorrelationIds(Detector):
             ("reused", conn.identity),
             exchange,
             "brokers answer in order, so it works as long as nothing in between matches responses by their "
-            "correlation id. Proxies and tracing tools that do cannot tell the responses apart.",
-            "report it to the developers of the client: each request in flight needs an id of its own",
+            "correlation id. Proxies and tracing tools that do this cannot tell the responses apart.",
+            "report it to the developers of the client: each request in flight needs its own id",
             severity=Severity.LOW,
             kind="used twice",
             correlation_id=exchange.correlation_id,
             facts=conn.facts,
         )
         finding.seen = (
-            f"{conn.who} sent {finding.count} requests with the correlation id of another one that was still in flight "
-            f"(the last: {exchange.correlation_id})"
+            f"{conn.who} sent {several(finding.count, 'request')} with the correlation id of another one that was "
+            f"still in flight (the last: {exchange.correlation_id})"
         )
 
 
@@ -143,13 +147,13 @@ class _Names:
 class ChangedIdentity(Detector):
     id = "client-identity-changes"
     severity = Severity.LOW
-    title = "a connection changes its client id or software: several clients share it"
+    title = "a connection's client id or software changes: several clients share it"
     why = (
-        "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software that ApiVersions names "
-        "(KIP-511): on a shared connection they are wrong for all but one. Authentication and fetch sessions belong to "
-        "the connection, too."
+        "quotas, logs, metrics and these findings go by client id (KIP-13), and by the software named in ApiVersions "
+        "(KIP-511): on a shared connection, they are wrong for all clients but one. Authentication and fetch sessions "
+        "also belong to the connection."
     )
-    remedy = "give each client a connection of its own; a proxy that pools connections must not do so for Kafka"
+    remedy = "give each client its own connection; a proxy must not pool connections for Kafka"
     wanted = Wanted.NEW
 
     CHANGES = 2
@@ -174,7 +178,7 @@ class ChangedIdentity(Detector):
         finding = self.report((conn.client_host, conn.broker), exchange, facts=conn.facts)
         finding.about["names"] = sorted(names.seen)
         finding.seen = (
-            f"connections from {conn.client_host} to {conn.where} keep changing who they are: "
+            f"connections from {conn.client_host} to {conn.where} keep changing their client id or software: "
             f"{', '.join(sorted(names.seen))}"
         )
 

@@ -14,6 +14,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector
 from ...engine.finding import Severity
+from ...engine.formatting import several
 from ...engine.traffic import ClientConnection
 from ...models.offered_versions import (
     FETCH,
@@ -91,18 +92,17 @@ class RemovedVersions(Detector):
         more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
         finding.about["versions"] = [[facts.api_name(k), v] for k, v in sorted(counts)]
         finding.seen = (
-            f"{conn.who} sent {finding.count} request{'s' * (finding.count != 1)} in versions that Kafka {TARGET} "
-            f"dropped: {used}{more}; "
-            f"{conn.where} still takes them"
+            f"{conn.who} sent {several(finding.count, 'request')} in versions that Kafka {TARGET} dropped: "
+            f"{used}{more}; {conn.where} still takes them"
         )
         finding.severity = Severity.MEDIUM if stays else Severity.INFO
-        broken = "Kafka 4.0 took the oldest versions away (KIP-896); a 4.x broker closes the connection on them."
+        broken = "Kafka 4.0 removed the oldest versions (KIP-896); a 4.x broker closes the connection on them."
         if stays:
             key, version = sorted(stays)[0]
             assert table is not None
             finding.why = (
-                f"{broken} This broker already offers more ({facts.api_name(key)} {version_range(table.get(key))}), and the "
-                f"client stays at v{version}: it works here, and stops with the upgrade."
+                f"{broken} This broker already offers more ({facts.api_name(key)} {version_range(table.get(key))}), "
+                f"but the client stays at v{version}: it works here, but will stop working after the upgrade."
             )
             finding.remedy = (
                 "before brokers go to 4.x, upgrade the client (Java: 2.1 or newer), or let it negotiate: kafka-python "
@@ -111,9 +111,12 @@ class RemovedVersions(Detector):
             )
         else:
             finding.why = (
-                f"{broken} What this broker offers beyond them was not seen, or it is itself too old to have more."
+                f"{broken} The newer versions that this broker offers were not seen, or it is itself too old to offer any."
             )
-            finding.remedy = "upgrade the brokers to 2.1 or newer first, then clients can use newer versions; 4.x last"
+            finding.remedy = (
+                "first upgrade the brokers to 2.1 or newer, so that clients can use newer versions; upgrade to 4.x "
+                "last"
+            )
 
     def _could(self, table: Table, api_key: int, version: int) -> bool:
         """Whether broker and Kafka 4.0 have a version in common: then the client could use it."""
@@ -124,7 +127,7 @@ class RemovedVersions(Detector):
 class OldRecordFormat(Detector):
     id = "old-record-format"
     severity = Severity.LOW
-    title = "records travel in the formats before Kafka 0.11 (magic 0 and 1), and the broker converts them"
+    title = "records are sent in the formats before Kafka 0.11 (magic 0 and 1), and the broker converts them"
     apis = frozenset({PRODUCE, FETCH})
 
     ENOUGH = 5
@@ -158,11 +161,11 @@ class OldRecordFormat(Detector):
         finding = self.report(
             key,
             exchange,
-            "the broker keeps record batches (magic 2, KIP-98) and must unpack, rewrite and compress all over again "
-            + ("for this consumer; it cannot send them from the page cache. " if reads else "what it is sent. ")
-            + "Headers, idempotence and transactions do not exist in these formats, and Kafka 4.0 has no "
-            "conversion left (KIP-896, KIP-724).",
-            f"let the client use {exchange.api} v{_MAGIC_2[exchange.api_key]} or newer: upgrade it, or take away "
+            "the broker stores record batches (magic 2, KIP-98) and must unpack, rewrite and recompress everything "
+            + ("for this consumer; it cannot send them from the page cache. " if reads else "that it receives. ")
+            + "Headers, idempotence and transactions do not exist in these formats, and Kafka 4.0 no longer converts "
+              "them (KIP-896, KIP-724).",
+            f"let the client use {exchange.api} v{_MAGIC_2[exchange.api_key]} or newer: upgrade it, or remove "
             "api_version (kafka-python), broker.version.fallback (librdkafka), Config.Version (sarama)",
             magic=magic,
         )
@@ -178,14 +181,14 @@ class OldRecordFormat(Detector):
 class FarBehind(Detector):
     id = "client-far-behind"
     severity = Severity.INFO
-    title = "a client uses nothing introduced in its broker's latest releases"
+    title = "a client uses no versions introduced in its broker's latest releases"
     why = (
-        "it works. What later versions bring is not there for it: fewer bytes, faster recovery when leaders move, "
-        "clearer errors. Old versions are what a future release drops next (KIP-896)."
+        "the client works, but does not get the benefits of later versions: fewer bytes, faster recovery when leaders "
+        "move, clearer errors. Future releases will drop the oldest versions first (KIP-896)."
     )
     remedy = (
-        "upgrade the client library; if it is a new one, check whether it is configured with an old broker version (api_version, "
-        "broker.version.fallback, Config.Version)"
+        "upgrade the client library; if it is already new, check whether it is configured with an old broker version "
+        "(api_version, broker.version.fallback, Config.Version)"
     )
 
     RELEASES = 6
@@ -235,8 +238,8 @@ class FarBehind(Detector):
         self.report(
             identity,
             None,
-            seen=f"{conn.who} uses nothing newer than what Kafka {level} had; {conn.where} offers what came with "
-            f"{newest}: {shown}",
+            seen=f"{conn.who} uses no versions newer than those of Kafka {level}; {conn.where} offers versions up to "
+                 f"those of {newest}: {shown}",
             time_ns=conn.last_ns,
             level=level,
             broker_level=newest,
@@ -258,14 +261,14 @@ class CompressionOff(Detector):
     severity = Severity.LOW
     title = "an old librdkafka cannot compress because the broker's Produce range does not begin at 0"
     why = (
-        "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in what the broker offers "
-        "(its issue 4956), and sends uncompressed batches when that is missing, whatever compression.type is; only "
-        "its log shows it. Kafka 4 names v0 for that reason alone (KAFKA-18659); something that edits ApiVersions, or "
-        "another kind of broker, does not."
+        "before it uses gzip, snappy or lz4, librdkafka up to 2.11.0 looks for Produce v0 in the versions that the "
+        "broker offers (its issue 4956), and if v0 is missing, it sends uncompressed batches regardless of "
+        "compression.type; only its log shows this. Kafka 4 lists v0 for this reason alone (KAFKA-18659); something "
+        "that edits ApiVersions, or another kind of broker, does not."
     )
     remedy = (
         "upgrade librdkafka to 2.11.1 or newer (confluent-kafka 2.11.1), or set compression.type=zstd, which is not "
-        "concerned. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no compression is "
+        "affected. A proxy that edits ApiVersions should leave Produce's minimum at 0. If no compression is "
         "configured, nothing is wrong"
     )
     apis = frozenset({PRODUCE})
@@ -313,7 +316,7 @@ class CompressionOff(Detector):
         finding.about |= {"uncompressed_bytes": tally.size, "compresses_elsewhere": elsewhere}
         finding.severity = Severity.MEDIUM if elsewhere else Severity.LOW
         finding.seen = (
-            f"{conn.who} sent {tally.count} Produce requests without compression ({tally.size} bytes) to {conn.where}, "
-            f"which offers Produce {version_range(table[PRODUCE])}: with it this client cannot use gzip, snappy or lz4"
-            f"{'; where v0 is offered it compresses' if elsewhere else ''}"
+            f"{conn.who} sent {tally.count} Produce requests without compression ({tally.size} bytes) to "
+            f"{conn.where}, which offers Produce {version_range(table[PRODUCE])}: with this range, the client cannot "
+            f"use gzip, snappy or lz4{'; where v0 is offered, it compresses' if elsewhere else ''}"
         )

@@ -29,7 +29,7 @@ from ...models.offered_versions import (
 
 LET_NEGOTIATE = (
     "let it negotiate: kafka-python without api_version, librdkafka without api.version.request=false and "
-    "broker.version.fallback, sarama with Config.Version of the oldest broker there is"
+    "broker.version.fallback, sarama with Config.Version set to the release of the oldest broker"
 )
 """What to do about a client with configured versions."""
 
@@ -53,24 +53,25 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
             f"Kafka {gone.release} dropped {api} v{version}{f' ({gone.kip})' if gone.kip else ''}: the client is older"
         )
         keep = f"; until then keep it on brokers of {gone.last} or older"
-        return "broker", f"{why} than the broker takes.", f"upgrade the client, or {LET_NEGOTIATE}{keep}"
+        return "broker", f"{why} than the broker supports.", f"upgrade the client, or {LET_NEGOTIATE}{keep}"
     if ends is not None and version < ends[0]:
         return (
             "broker",
-            f"the broker takes {version_range(ends)}: the client is older.",
+            f"the broker supports {version_range(ends)}: the client is older.",
             f"upgrade the client, or {LET_NEGOTIATE}",
         )
     if came is None:
-        why = f"no release up to the newest that is known here has {api} v{version}: the client is newer, or broken."
-        return "client", why, "find out what the client is, and whether it reads the broker's ApiVersions response"
+        why = f"no Kafka release known to this version of Barnabas has {api} v{version}: the client is newer, or has a bug."
+        return "client", why, "find out which software the client is, and whether it reads the broker's ApiVersions response"
     if ends is None:
         why = (
-            f"{api} v{version} came with Kafka {came}, and this broker does not have the API (or not on this listener)."
+            f"{api} v{version} was introduced in Kafka {came}, and this broker does not have the API (or not on this "
+            "listener)."
         )
         return "client", why, f"use a broker of {came} or newer, or do without {api} in the client"
     return (
         "client",
-        f"{api} v{version} came with Kafka {came}; the broker takes {version_range(ends)}: the client is newer.",
+        f"{api} v{version} was introduced in Kafka {came}; the broker supports {version_range(ends)}: the client is newer.",
         f"upgrade the broker to {came} or newer, or cap the client (librdkafka: api.version.request=true; "
         f"kafka-python: api_version; franz-go: MaxVersions); Java clients cap themselves",
     )
@@ -108,15 +109,15 @@ class UnsupportedVersion(MisfitDetector):
     def _reason(exchange: Exchange, check: VersionCheck) -> tuple[str, str]:
         if noted := exchange.marks.notes:
             return (
-                f"noted on it by the proxy, which may have answered itself: {'; '.join(map(str, noted))}.",
-                "if a rule did that, it is what the rule is for; if it could not be translated, use a broker or a "
+                f"the proxy may have answered this request itself, and noted: {'; '.join(map(str, noted))}.",
+                "if a rule caused it, this is expected; if the request could not be translated, use a broker or "
                 "client of another version",
             )
         if check.fit is VersionFit.UNKNOWN and exchange.api not in _FEATURES:
             came = since(exchange.api_key, exchange.api_version)
             return (
-                "the broker does not take this version, or this API. What it offers was not seen; the version came "
-                f"with {f'Kafka {came}' if came else 'no release that is known here'}.",
+                "the broker does not support this version, or this API. Which versions it offers was not seen; the "
+                f"version came with {f'Kafka {came}' if came else 'no release that is known here'}.",
                 f"upgrade the older side, or {LET_NEGOTIATE}",
             )
         if check.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
@@ -125,16 +126,16 @@ class UnsupportedVersion(MisfitDetector):
         feature, kip = _FEATURES.get(exchange.api, ("", ""))
         if feature:
             return (
-                f"brokers name {exchange.api} also where what is behind it ({kip}) is switched off: the feature "
-                f"{feature} is not finalized, or group.coordinator.rebalance.protocols leaves it out.",
+                f"brokers list {exchange.api} even if its feature ({kip}) is switched off: the feature {feature} is "
+                "not finalized, or group.coordinator.rebalance.protocols does not include it.",
                 f"kafka-features.sh upgrade --feature {feature}=1, and on the brokers "
                 f"group.coordinator.rebalance.protocols=classic,{_PROTOCOLS[feature]}; or let the client use the "
                 "classic protocol (group.protocol=classic)",
             )
         return (
-            "the broker offers this version, and refuses what was asked with it: a field that needs a newer "
-            "metadata.version or feature, or something between client and broker that changes one of the two answers.",
-            "look at metadata.version and the features (kafka-features.sh describe), and at the broker's log",
+            "the broker offers this version, but refuses the request: a field needs a newer metadata.version or "
+            "feature, or something between client and broker changes one of the two answers.",
+            "check metadata.version and the features (kafka-features.sh describe), and the broker's log",
         )
 
 
@@ -151,7 +152,7 @@ class ClosedOnVersion(MisfitDetector):
         sure = check.fit is VersionFit.OUTSIDE
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
         quirk = (
-            f" ApiVersions names {version_range(named)}, for old librdkafka (KAFKA-18659); the lowest are not served."
+            f" ApiVersions lists {version_range(named)}, for old librdkafka (KAFKA-18659); the lowest are not supported."
             if named[0] <= exchange.api_version <= named[1]
             else ""
         )
@@ -159,9 +160,9 @@ class ClosedOnVersion(MisfitDetector):
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version),
             exchange,
-            "Kafka answers an unknown version of ApiVersions only; for every other API it closes the connection, "
-            f"and the client just sees a disconnect (EOF), and comes again. {why}{quirk}"
-            f"{'' if sure else ' What this broker offers was never seen.'}",
+            "Kafka answers an unsupported version only for ApiVersions; for every other API it closes the connection, "
+            "and the client just sees a disconnect (EOF) and reconnects. "
+            f"{why}{quirk}{'' if sure else ' Which versions this broker offers was never seen.'}",
             remedy,
             asked=exchange.api_version,
             offered=check.served,
@@ -171,7 +172,7 @@ class ClosedOnVersion(MisfitDetector):
         finding.seen = (
             f"{conn.where} closed the connection of {conn.who} {times(finding.count)} instead of answering "
             f"{exchange.api} v{exchange.api_version}"
-            + (f"; it serves {version_range(check.served)}" if sure else "; no current release serves that version")
+            + (f"; it supports {version_range(check.served)}" if sure else "; no current release supports that version")
         )
 
 
@@ -193,8 +194,8 @@ class ApiVersionsIgnored(MisfitDetector):
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version, outcome),
             exchange,
-            f"a client must keep to the versions that ApiVersions offers (KIP-35). {why}",
-            f"report it to the developers of the client: it does not look at ApiVersions. Meanwhile: {remedy}",
+            f"a client must use only versions that ApiVersions offers (KIP-35). {why}",
+            f"report it to the developers of the client: it ignores ApiVersions. Meanwhile: {remedy}",
             severity=Severity.LOW if outcome == "answered" else None,
             asked=exchange.api_version,
             offered=check.served,
@@ -221,7 +222,7 @@ class _Asking:
 class ApiVersionsFallback(Detector):
     id = "api-versions-fallback"
     severity = Severity.INFO
-    title = "clients ask ApiVersions twice because their first version is too new (KIP-511)"
+    title = "clients send ApiVersions twice because their first version is too new (KIP-511)"
     apis = frozenset({API_VERSIONS})
 
     COSTLY_NS = 1_000_000_000
@@ -271,17 +272,17 @@ class ApiVersionsFallback(Detector):
                 finding.severity = Severity.HIGH
                 finding.why = (
                     "a client that is refused must ask again with a version that the answer names (KIP-511). This one "
-                    "does not: nothing else was answered to it."
+                    "does not: none of its other requests was answered."
                 )
                 finding.remedy = (
                     "use a client that falls back (Java since 2.4, librdkafka and franz-go do), or a newer broker. If "
-                    "the broker is not Apache Kafka, look at how it refuses: that answer must be in version 0"
+                    "the broker is not Apache Kafka, check how it refuses: its answer must be in version 0"
                 )
                 continue
             finding.severity = Severity.LOW if client.cost_ns >= self.COSTLY_NS else Severity.INFO
             finding.why = (
                 "Kafka answers such a request in version 0 with UNSUPPORTED_VERSION and its own range (KIP-511), and "
-                "the client asks again: a round trip more on every new connection."
+                "the client asks again: one extra round trip on every new connection."
             )
             finding.remedy = (
                 "nothing, if connections are long-lived. Otherwise upgrade the broker, or keep connections open longer "
@@ -292,7 +293,7 @@ class ApiVersionsFallback(Detector):
 class NoApiVersions(Detector):
     id = "no-api-versions"
     severity = Severity.INFO
-    title = "a client uses fixed versions without asking ApiVersions (KIP-35)"
+    title = "a client uses fixed versions without sending ApiVersions (KIP-35)"
     wanted = Wanted.NEW
 
     ANSWERED = 5
@@ -336,13 +337,15 @@ class NoApiVersions(Detector):
             who,
             exchange,
             "ApiVersions (KIP-35) is how a client learns which versions a broker supports. Without it, the client "
-            "uses those it was configured with or built for, and breaks when brokers drop old versions, as Kafka 4.0 did (KIP-896).",
-            f"upgrade the client, or {LET_NEGOTIATE}. A client that was connected before the capture began may have asked then",
+            "uses the versions it was configured with or built for, and fails when brokers drop old versions, as "
+            "Kafka 4.0 did (KIP-896).",
+            f"upgrade the client, or {LET_NEGOTIATE}. A client that connected before the capture began may have sent "
+            "it then",
             facts=conn.facts,
         )
         finding.count = sum(used.values())
         listed = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
-        finding.seen = f"{conn.who} never asks ApiVersions; {finding.count} requests were answered: {listed}"
+        finding.seen = f"{conn.who} never sends ApiVersions; {finding.count} of its requests were answered: {listed}"
         finding.about["used"] = {facts.api_name(key): version for key, version in sorted(used)}
 
     def closed(self, conn: ClientConnection) -> None:

@@ -28,7 +28,7 @@ STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
     ),
     # kafka-python set to 0.10 at a broker of 4.3.1: the connection is closed instead
     "versions-old-kafka-python": (
-        (["5"], ["closed the connection of client 'shop'", "instead of answering Produce v2", "it serves v3 to v13"]),
+        (["5"], ["closed the connection of client 'shop'", "instead of answering Produce v2", "it supports v3 to v13"]),
         (["5", "enter"], ["Produce v2", "- no response"]),
         (["4"], ["Produce ! v2 of 0-13", "3 REFUSED"]),
     ),
@@ -40,7 +40,7 @@ STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
     # librdkafka: a consumer for every piece of work
     "groups-storm": (
         (["3"], ["jobs-3796 Empty 25 0 13", "rebalance-storm: group 'jobs-3796'", "because its first member joined"]),
-        (["5"], ["formed 13 generations in 3.6 s", "keep consumers open instead of making one per piece of work"]),
+        (["5"], ["formed 13 generations in 3.6 s", "keep consumers open instead of creating one per task"]),
     ),
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ def test_a_client_that_does_not_follow_the_leader() -> None:
     finding = one("versions-wrong-leader", "metadata-ignored")  # three brokers
     assert finding.severity is Severity.MEDIUM and finding.about["error"] == "NOT_LEADER_OR_FOLLOWER"
     assert (finding.about["topic"], finding.about["partition"], finding.count) == ("wrong-leader", 0, 8)
-    assert f"broker {finding.about['leader']} as the leader" in finding.seen
+    assert f"broker {finding.about['leader']} as leader" in finding.seen
 
 
 def test_requests_on_their_way_when_the_leader_moved_are_no_contradiction() -> None:

@@ -40,7 +40,7 @@ def test_a_topic_that_is_never_there_is_worse() -> None:
     assert found.severity is Severity.HIGH
 
 
-@pytest.mark.parametrize(("name", "fault"), [("", "empty"), ("..", "folder"), ("t" * 300, "300 characters")])
+@pytest.mark.parametrize(("name", "fault"), [("", "empty"), ("..", "directory"), ("t" * 300, "300 characters")])
 def test_what_is_wrong_with_a_name(name: str, fault: str) -> None:
     recorded = exchanges("fetching-illegal-name", "Metadata")[-1]
     found = one([copied(recorded, response={"topics[0].name": name})], "invalid-topic-name")

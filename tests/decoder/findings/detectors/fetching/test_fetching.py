@@ -106,7 +106,7 @@ def test_an_error_of_many_partitions_is_one_finding() -> None:
     ]
     found = one(every, "offset-out-of-range")
     assert found.about["partitions"] == [0, 1, 2, 3, 4] and found.count == 40
-    assert "was refused 8 times" in found.seen and "so were 4 more partitions of the topic" in found.seen
+    assert "was refused 8 times" in found.seen and "so were 4 other partitions of the topic" in found.seen
     wrong = [copied(e, response={"responses[0].partitions[0].error_code": 6}, after=i / 4) for i, e in enumerate(every)]
     loop = one(wrong, "fetch-error-loop")
     assert loop.about["error"] == "NOT_LEADER_OR_FOLLOWER" and "and 1 more" in loop.seen

@@ -31,7 +31,7 @@ def connection_of(event: ConnectionEvent) -> int:
 def test_a_process_that_stood_still() -> None:
     silent = one("groups-stopped", "missed-heartbeats")
     assert silent.count == 2 and "client 'billing-frozen'" in silent.seen and "taken" not in silent.why
-    assert "was silent for 8.0 s" in silent.seen and "took it for dead" in silent.seen
+    assert "was silent for 8.0 s" in silent.seen and "considered it dead" in silent.seen
     assert silent.about["session_timeout_ms"] == 6000 and silent.about["silent_ms"] > 7000
 
 

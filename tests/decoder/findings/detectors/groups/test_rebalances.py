@@ -79,7 +79,7 @@ def test_a_join_that_still_waits_is_reported_when_asked() -> None:
         return happened[: min(late, waits[0])]  # before the answer to the join that waits
 
     held = one(until(10.98), "held-up-join")
-    assert "have waited 11.0 s in JoinGroup" in held.seen and held.severity == "high"
+    assert "have been waiting 11.0 s in JoinGroup" in held.seen and held.severity == "high"
     assert findings(until(9.5), "held-up-join") == []
 
 
@@ -97,7 +97,7 @@ def test_skew_and_spare_members() -> None:
     assert "has 4 of 4 partitions" in skew.seen and "assignor range" in skew.seen
     assert sorted(skew.about["partitions"].values()) == [0, 0, 4] and "cooperative-sticky" in skew.remedy
     (idle,) = findings(recording("groups-too-many-members"), "assignment-skew", "idle-members")
-    assert "2 members for 1 partition:" in idle.seen
+    assert "2 members for 1 partition;" in idle.seen
 
 
 def test_an_assignment_that_does_not_last_is_not_judged() -> None:

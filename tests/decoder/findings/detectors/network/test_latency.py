@@ -59,7 +59,7 @@ def test_pauses_that_are_few_or_short_are_none() -> None:
 
 def test_an_api_that_is_slow_as_a_rule() -> None:
     found = one(_late(1, 0.35), "slow-answers")
-    assert found.severity is Severity.LOW and "as a rule" in found.seen and found.about["usual"]
+    assert found.severity is Severity.LOW and "usually takes" in found.seen and found.about["usual"]
     assert findings(_late(1, 0.2), "slow-answers") == []
 
 

@@ -55,7 +55,7 @@ def test_surplus_bytes_are_reported_once_per_message() -> None:
     longer = decoder.encode_response(3, 12, {}, correlation_id=1) + b"\x00"
     found = malformed(*[exchange("Metadata", 12, longer)] * 7)
     assert [(f.id, f.count) for f in found] == [("surplus-bytes", 7)]
-    assert found[0].seen.startswith("1 extra bytes after the end of a Metadata v12 response from 10.0.0.1:9092")
+    assert found[0].seen.startswith("1 extra byte after the end of a Metadata v12 response from 10.0.0.1:9092")
     assert len(found[0].exchanges) == 5
 
 

@@ -34,7 +34,7 @@ def played(*connections: tuple[bytes, bytes], how: str = "fin", by: str = "broke
 @pytest.mark.parametrize(
     ("name", "id_", "severity", "words"),
     [
-        ("tls-hello", "tls-on-plaintext-port", Severity.HIGH, "begins TLS 2 times on broker 127.0.0.1:9092"),
+        ("tls-hello", "tls-on-plaintext-port", Severity.HIGH, "starts TLS 2 times on broker 127.0.0.1:9092"),
         ("plain-on-tls", "plaintext-on-tls-port", Severity.HIGH, "ApiVersions v3 in plaintext"),
         ("kafka-python-on-tls", "plaintext-on-tls-port", Severity.HIGH, "answers with TLS (alert internal_error)"),
         ("http-probe", "foreign-protocol", Severity.MEDIUM, "speaks HTTP to broker 127.0.0.1:9092 2 times"),
@@ -92,7 +92,7 @@ def test_a_kafka_client_at_another_service() -> None:
     ):
         (found,) = played((request(18, 3), alert_bytes))
         assert (
-            found.id == "foreign-protocol" and found.severity is Severity.HIGH and f"in {name}, not Kafka" in found.seen
+            found.id == "foreign-protocol" and found.severity is Severity.HIGH and f"with {name} instead of Kafka" in found.seen
         )
 
 

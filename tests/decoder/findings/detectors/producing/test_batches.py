@@ -50,7 +50,7 @@ def test_records_without_key_for_all_partitions() -> None:
         repeated(recording("producing-scattered"), times=60, seconds=10), TINY
     )  # 60 requests a second, of 6 batches
     assert finding.about["scattered"] and finding.about["batches_per_request"] == 6
-    assert "sticky" in finding.remedy and "without key for 6 partitions" in finding.seen
+    assert "sticky" in finding.remedy and "without a key for 6 partitions" in finding.seen
 
 
 def test_records_with_keys_are_not_scattered_by_a_partitioner() -> None:
@@ -120,7 +120,7 @@ def test_a_batch_of_a_format_that_its_request_does_not_carry() -> None:
         )
 
     finding = one(edited(recording("producing-acks-1"), as_version_2, "Produce"), CORRUPT)
-    assert "format 2, and Produce v2 carries only formats 0 and 1" in finding.seen and "KIP-98" in finding.why
+    assert "format 2, but Produce v2 carries only formats 0 and 1" in finding.seen and "KIP-98" in finding.why
 
 
 def damaged(e: Exchange) -> Exchange:

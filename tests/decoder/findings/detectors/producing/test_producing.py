@@ -132,7 +132,7 @@ def test_a_client_that_does_not_look_for_the_leader() -> None:
     assert one(events, LEADER).severity is Severity.INFO  # three times
     blind = edited(events, produce_refused("NOT_LEADER_OR_FOLLOWER"))
     finding = one(blind, LEADER)
-    assert finding.severity is Severity.MEDIUM and "in a row without a look at Metadata" in finding.seen
+    assert finding.severity is Severity.MEDIUM and "in a row without asking for Metadata" in finding.seen
 
 
 def test_a_client_that_learns_the_leader_need_not_look() -> None:
@@ -148,7 +148,7 @@ def test_a_partition_that_never_works_again() -> None:
     assert one(later(failing, 5), LEADER).severity is Severity.INFO
     assert one(later(failing, 20), LEADER).severity is Severity.MEDIUM
     finding = one(later(edited(failing, stretch=200), 20), LEADER)  # tried for more than 30 s
-    assert finding.severity is Severity.HIGH and "did not succeed again" in finding.seen
+    assert finding.severity is Severity.HIGH and "have not succeeded since" in finding.seen
 
 
 def test_bursts_again_and_again() -> None:
@@ -202,7 +202,7 @@ def test_no_answer_and_sent_again() -> None:
 
     happened = edited(recording("producing-timed-out-but-written"), cut_off, "Produce")
     finding = one(happened, "resent-without-idempotence")
-    assert finding.about["effect"] == "twice" and "no answer came" in finding.seen
+    assert finding.about["effect"] == "twice" and "got no answer" in finding.seen
 
 
 def test_what_is_known_is_bounded() -> None:

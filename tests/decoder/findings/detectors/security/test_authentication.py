@@ -35,7 +35,7 @@ def above_info(found: list[Finding]) -> list[Finding]:
         ),
         ("wrong-password-scram", "sasl-authentication-failed", "as 'alice' with SCRAM-SHA-256: Authentication failed"),
         ("reauthentication-fails", "sasl-authentication-failed", "with PLAIN on re-authentication: "),
-        ("wrong-mechanism", "sasl-mechanism-mismatch", "for 'SCRAM-SHA-512', which has PLAIN, SCRAM-SHA-256 enabled"),
+        ("wrong-mechanism", "sasl-mechanism-mismatch", "for SASL mechanism 'SCRAM-SHA-512', but the broker has PLAIN, SCRAM-SHA-256 enabled"),
         ("sasl-on-plain-listener", "sasl-out-of-turn", "answers SaslHandshake of client 'shop'"),
         ("no-sasl", "request-before-authentication", "sends Metadata to broker 127.0.0.1:9092 without authenticating"),
         ("session-expires", "sasl-session-expired", "0.2 s after the end of its SASL session"),
