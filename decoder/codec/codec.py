@@ -43,7 +43,7 @@ def peek_request(frame: bytes) -> RequestPrefix:
     try:
         return RequestPrefix(*_PEEK.unpack_from(frame))
     except _struct.error:
-        raise Truncated(f"8 bytes wanted, {len(frame)} there", path="request_api_key") from None
+        raise Truncated(f"expected 8 bytes, got {len(frame)}", path="request_api_key") from None
 
 
 @lru_cache(4096)
@@ -108,7 +108,7 @@ def read_message(of: Plan, frame: bytes, start: int, header: Fields) -> Message:
             f"{len(frame) - end} bytes left over",
             api=of.api,
             version=of.version,
-            path="(behind the message)",
+            path="(after the message)",
             offset=end,
             message=message,
         )

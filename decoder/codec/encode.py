@@ -67,7 +67,7 @@ def _item(field: FieldPlan, value: PlanValue, out: bytearray, path: str) -> None
         try:
             _length(field, None if data is None else len(data), pack_length, out)
         except _struct.error:
-            raise EncodeError(f"{len(data)} bytes are too many for a {field.type}", path) from None
+            raise EncodeError(f"{len(data)} bytes are too long for a {field.type}", path) from None
         if data:
             out += data
 

@@ -95,7 +95,7 @@ class Message:
                 names = [f.name for f in plan.fields] if plan else []
                 of_array = field is not None and field.array and whole
                 if plan is None or step not in names or value is None or of_array:
-                    raise KeyError(f"{path}: no field {step!r}" + (f", only {', '.join(names)}" if names else ""))
+                    raise KeyError(f"{path}: no field {step!r}" + (f"; the fields are {', '.join(names)}" if names else ""))
                 field = plan.fields[names.index(step)]
                 value, plan, whole = value[names.index(step)], field.struct, True
         return shown_value(field, value, whole) if field else self.to_dict()
@@ -191,7 +191,9 @@ def _replaced(plan: StructPlan, values: Values, path: list[str | int], new: Valu
     name, rest = path[0], path[1:]
     index = next((i for i, f in enumerate(plan.fields) if f.name == name), None)
     if index is None:
-        raise EncodeError(f"{plan.name} has no field {name!r}, only {', '.join(f.name for f in plan.fields)}", whole)
+        raise EncodeError((
+            f"{plan.name} has no field {name!r}; the fields are {', '.join(f.name for f in plan.fields)}"
+        ), whole)
     field, value = plan.fields[index], values[index]
     return (*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :])
 

@@ -129,7 +129,7 @@ def plan(kind: str, api_key: int, version: int) -> Plan:
     definition = api.request if kind == "request" else api.response
     if version not in definition.versions:
         raise UnknownVersion(
-            f"version {version} is not known, only {definition.versions}", api=api.name, version=version, path="header"
+            f"version {version} is not known; known versions: {definition.versions}", api=api.name, version=version, path="header"
         )
     return compile_plan(definition, version, api_key)
 
@@ -139,7 +139,9 @@ def extra_plan(file: str, name: str, version: int) -> Plan:
     """The plan of a header or data definition, e.g. ``extra_plan("headers", "RequestHeader", 2)``."""
     definition = facts.extra(file)[name]
     if version not in definition.versions:
-        raise UnknownVersion(f"version {version} is not known, only {definition.versions}", api=name, version=version)
+        raise UnknownVersion((
+            f"version {version} is not known; known versions: {definition.versions}"
+        ), api=name, version=version)
     return compile_plan(definition, version, -1)
 
 

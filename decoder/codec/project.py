@@ -76,7 +76,7 @@ def field_at(of: Plan, path: str) -> tuple[FieldPlan, bool]:
         found = next((f for f in struct.fields if f.name == name), None) if struct else None
         if found is None:
             known = ", ".join(f.name for f in struct.fields) if struct else "nothing"
-            raise EncodeError(f"{of.name} v{of.version} has no field {name!r} there, only {known}", path)
+            raise EncodeError(f"{of.name} v{of.version} has no field {name!r} there; the fields are {known}", path)
         field, struct = found, found.struct
     assert field is not None
     return field, through

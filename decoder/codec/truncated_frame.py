@@ -25,7 +25,7 @@ def cut_fault(direction: Direction, frame: bytes, api_key: int, api_version: int
         walker, fault = _walked(direction, frame, api_key, api_version, missing)
     except DecodeError as other:
         return other
-    path, offset = (fault.path, fault.offset) if fault is not None else ("(behind the message)", walker.position)
+    path, offset = (fault.path, fault.offset) if fault is not None else ("(after the message)", walker.position)
     text = f"cut at {len(frame)} of {len(frame) + missing} bytes"
     return FrameCut(text, api=walker.plan.api, version=api_version, path=path, offset=offset, partial=walker.tree)
 

@@ -59,7 +59,7 @@ class Walker:
         except DecodeError as fault:
             return fault
         if len(self.data) > FREE_ITEMS:  # skipped items were not counted
-            text = f"limit: {len(self.data)} bytes may hold {most_items(len(self.data))} items, and there are more"
+            text = f"limit: there are more than the {most_items(len(self.data))} items that {len(self.data)} bytes may hold"
             return self._fail(LimitExceeded, text, "", self.position)
         return self._fail(BadLength, "the bytes cannot be read", "", self.position)
 
@@ -82,14 +82,14 @@ class Walker:
         if not count:
             return
         if count * 2 > len(self.data) - self.position + self._missing:
-            raise self._fail(BadLength, f"{count} tagged fields do not fit in the bytes left", path, start)
+            raise self._fail(BadLength, f"{count} tagged fields do not fit in the remaining bytes", path, start)
         self._count(count, path, start)
         for _ in range(count):
             at = self.position
             tag, size = self._uvarint(path), self._uvarint(path)
             end = self.position + size
             if end > len(self.data):
-                raise self._fail(Truncated, f"tagged field {tag} of {size} bytes runs over the end", path, at)
+                raise self._fail(Truncated, f"tagged field {tag} of {size} bytes extends past the end", path, at)
             known = plan.tags.get(tag)
             if known is None:
                 into.setdefault(UNKNOWN_TAGS, {})[tag] = self.data[self.position : end]
@@ -102,7 +102,7 @@ class Walker:
             if self.position != end:
                 raise self._fail(
                     BadLength,
-                    f"tagged field {tag} declares {size} bytes, but its value has another length",
+                    f"tagged field {tag} declares {size} bytes, but its value has a different length",
                     prefix + field.name,
                     at,
                 )
@@ -119,7 +119,7 @@ class Walker:
             count = self._length(field, "i", 4, path)
             if count is not None:
                 if count > len(self.data) - self.position + self._missing:
-                    raise self._fail(BadLength, f"{count} items do not fit in the bytes left", path, start)
+                    raise self._fail(BadLength, f"{count} items do not fit in the remaining bytes", path, start)
                 if field.type not in FIXED:
                     self._count(count, path, start)
                 items: list[Value] = []
@@ -168,7 +168,7 @@ class Walker:
         most = most_items(len(self.data))
         if self._items > most:
             size = len(self.data)
-            text = f"limit: {self._items} items announced, {size} bytes may hold {most}"
+            text = f"limit: {self._items} items declared, but {size} bytes may hold at most {most}"
             raise self._fail(LimitExceeded, text, path, offset)
 
     def _item(self, field: FieldPlan, path: str) -> Value:
@@ -200,7 +200,7 @@ class Walker:
         if length >= 0:
             return int(length)
         if length < -1:
-            raise self._fail(BadLength, f"length {length}", path, start)
+            raise self._fail(BadLength, f"invalid length {length}", path, start)
         return None
 
     def _uvarint(self, path: str) -> int:
@@ -220,7 +220,7 @@ class Walker:
         end = self.position + size
         if end > len(self.data):
             left = len(self.data) - self.position
-            raise self._fail(Truncated, f"{size} bytes wanted, {left} left", path, self.position)
+            raise self._fail(Truncated, f"expected {size} bytes, only {left} left", path, self.position)
         data = self.data[self.position : end]
         self.position = end
         return data

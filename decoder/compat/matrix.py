@@ -61,12 +61,12 @@ class ObservedBroker:
 
     @property
     def guess(self) -> str:
-        """``"4.3"``, ``"3.3 or 3.4"``, ``"nearest to 4.3 (5 APIs differ)"``, or "" if too little is known."""
+        """``"4.3"``, ``"3.3 or 3.4"``, ``"closest to 4.3 (5 APIs differ)"``, or "" if too little is known."""
         if not self.releases:
             return ""
         names = " or ".join(match.name for match in self.releases)
         differs = len(self.releases[0].differs)
-        return names if not differs else f"nearest to {names} ({differs} API{'s' if differs > 1 else ''} differ)"
+        return names if not differs else f"closest to {names} ({differs} API{'s differ' if differs > 1 else ' differs'})"
 
 
 def matrix(client: ObservedClient) -> list[MatrixRow]:

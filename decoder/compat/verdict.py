@@ -151,8 +151,10 @@ class _Assessment:
             return
         came = releases.since(use.api_key, use.version)
         if came is not None and release_order(came) <= release_order(self.release.number):
-            what = f"a {self.release.role} broker of Kafka {self.release.number} has no {use.api} v{use.version}"
-            self._add(Verdict.MAY_BREAK, f"{what}; in another role that release has it", use, served, came_with=came)
+            what = f"a {self.release.role} broker of Kafka {self.release.number} does not support {use.api} v{use.version}"
+            self._add(Verdict.MAY_BREAK, (
+                f"{what}; in another role, a node of that release does"
+            ), use, served, came_with=came)
             return
         introduced = releases.introduced(use.api_key)
         if served is None and introduced and self.client.negotiation is not Negotiation.NEVER:
@@ -175,49 +177,55 @@ class _Assessment:
     def _dropped(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:
         negotiation = self.client.negotiation
         if negotiation is Negotiation.NEVER:
-            return Verdict.BREAKS, "the client does not ask what the broker offers, so it will go on using it"
+            return Verdict.BREAKS, "the client does not ask what the broker offers, so it will keep using it"
         if served is None:
-            return Verdict.MAY_BREAK, "the API was removed, so what the client does with it will not work"
+            return Verdict.MAY_BREAK, "the API was removed, so what the client uses it for will not work"
         others = [v for v in self.client.versions(use.api_key) if self.release.serves(use.api_key, v)]
         ranges = self.client.ranges(use.api_key)
         if self.new_enough and self.software and self.needed:
             known = f"{self.software.text} is known to work with Kafka {self.needed.release} ({self.needed.source})"
             if negotiation is not Negotiation.ASKS or not ranges or others or use.version >= min(h for _, h in ranges):
-                return Verdict.WORKS, f"{known}, and takes a newer version where the broker offers one"
+                return Verdict.WORKS, f"{known}, and uses a newer version if the broker offers one"
             offered = f"the broker offered up to v{min(h for _, h in ranges)}"
-            return Verdict.MAY_BREAK, f"{known}, yet it used v{use.version} where {offered}: is it configured to?"
+            return Verdict.MAY_BREAK, (
+                f"{known}, but it used v{use.version} although {offered}: check whether it is configured to"
+            )
         if others:
-            return Verdict.MAY_BREAK, f"it also used v{max(others)}, which is served, so it may only prefer this one"
+            return Verdict.MAY_BREAK, f"it also used v{max(others)}, which is supported, so it may only prefer this one"
         if negotiation is Negotiation.ASKS and ranges:
             top = max(high for _, high in ranges)
             if use.version < top:
                 highest = max(self.client.versions(use.api_key))
-                return Verdict.BREAKS, f"the broker offered up to v{top} and the client went no higher than v{highest}"
-            return Verdict.MAY_BREAK, "that was the highest that the broker offered: the client may know more"
+                return Verdict.BREAKS, f"the broker offered up to v{top}, but the client went no higher than v{highest}"
+            return Verdict.MAY_BREAK, (
+                "this was the highest version that the broker offered: the client may support newer ones"
+            )
         if negotiation is Negotiation.UNANSWERED:
-            return Verdict.MAY_BREAK, "its broker does not answer ApiVersions; with a newer broker it may use more"
-        return Verdict.MAY_BREAK, "what the broker offered was not seen: the client may know more"
+            return Verdict.MAY_BREAK, (
+                "its broker does not answer ApiVersions; with a newer broker, it may use newer versions"
+            )
+        return Verdict.MAY_BREAK, "the versions that the broker offered were not seen: the client may support newer ones"
 
     def _not_yet(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:
         if use.api_key == API_VERSIONS:
-            return Verdict.MAY_BREAK, "such brokers close the connection on it: configure the client with their release"
+            return Verdict.MAY_BREAK, "such brokers close the connection on it: configure the client for their release"
         if self.client.negotiation is Negotiation.NEVER:
             return Verdict.BREAKS, "the client does not ask what the broker offers, so it will still use it"
         if served is None:
             newest = releases.release(releases.releases()[-1]).offers.get(use.api_key)
             if newest is not None and newest.optional:
-                return Verdict.WORKS, "brokers offer it only when they are configured to; clients do without"
-            return Verdict.MAY_BREAK, "the release does not have this API, so what the client does with it will not work"
+                return Verdict.WORKS, "brokers offer it only if configured to; clients work without it"
+            return Verdict.MAY_BREAK, "the release does not have this API, so what the client uses it for will not work"
         lower = [v for v in self.client.versions(use.api_key) if self.release.serves(use.api_key, v)]
         if lower:
-            return Verdict.WORKS, f"the client also supports v{max(lower)}, which is served"
+            return Verdict.WORKS, f"the client also uses v{max(lower)}, which is supported"
         if self.new_enough and self.software and self.needed:
             known = f"{self.software.text} is known to work with Kafka {self.needed.release} ({self.needed.source})"
-            return Verdict.WORKS, f"{known}, and takes a lower version where the broker offers no higher one"
+            return Verdict.WORKS, f"{known}, and uses a lower version if the broker offers no higher one"
         if self.software and self.reaches:  # whether they are too old is a reason of its own
             known = f"{self.software.text} works with brokers from {self.reaches.release} on ({self.reaches.source})"
-            return Verdict.WORKS, f"{known}, and takes a lower version where the broker offers no higher one"
-        return Verdict.MAY_BREAK, f"whether the client still uses v{served[1]} or lower is not known"
+            return Verdict.WORKS, f"{known}, and uses a lower version if the broker offers no higher one"
+        return Verdict.MAY_BREAK, f"it is not known whether the client can use v{served[1]} or lower"
 
     # all of them
 
@@ -228,7 +236,7 @@ class _Assessment:
                 f"{count} message{'s' * (count != 1)} of format {magic}" for magic, count in old.items()
             )
             after = (
-                " Kafka 4.0 and newer take only format 2 (KIP-724)."
+                " Kafka 4.0 and newer accept only format 2 (KIP-724)."
                 if release_order(self.release.number) >= (4,)
                 else ""
             )
@@ -236,14 +244,17 @@ class _Assessment:
 
     def _certainty(self, worst: Verdict) -> str:
         if worst is Verdict.BREAKS:
-            return "sure, as long as the client behaves as captured"
+            return "certain, as long as the client behaves as captured"
         if worst is Verdict.MAY_BREAK:
             return "open: the capture does not show what else the client can do"
         if self.client.negotiation is Negotiation.NEVER:
-            return "for what was captured: it never asks, and what it did not do here may still need other versions"
+            return (
+                "for the captured requests: the client never asks what the broker offers, and other requests may need "
+                "other versions"
+            )
         if self.new_enough and self.needed:
-            return f"sure: known software ({self.needed.source}), and nothing in the capture contradicts it"
-        return "for what was captured: all of it is served, or the client is known to go lower"
+            return f"certain: known software ({self.needed.source}), and nothing in the capture contradicts it"
+        return "for the captured requests: all are supported, or the client is known to use lower versions"
 
     def _remedies(self) -> list[str]:
         """What to do, the smallest change first."""
@@ -259,12 +270,12 @@ class _Assessment:
                 found.append(f"use a client made for Kafka {self._made_for(dropped)} or newer")
             if never:
                 found.append(
-                    "let it ask what the broker offers: without a fixed protocol or broker version in its settings"
+                    "let it ask what the broker offers: remove the fixed protocol or broker version from its settings"
                 )
             uses = [r.use for r in dropped if r.use]
             removals = [releases.removed(use.api_key, use.version, self.release.number) for use in uses]
             if kept := [removal.last for removal in removals if removal]:
-                found.append(f"until then keep brokers of {min(kept, key=release_order)} or older")
+                found.append(f"until then, keep brokers on {min(kept, key=release_order)} or older")
         if early:
             newest = max((r.came_with for r in early), key=release_order)
             found.append(

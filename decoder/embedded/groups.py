@@ -41,7 +41,7 @@ def assignment(data: bytes, protocol_type: str = "consumer") -> Fields:
 def _versioned(name: str, data: bytes) -> Fields:
     version = leading_int16(data, name)
     if version < 0:
-        raise UnknownVersion(f"version {version} cannot be", api=name)
+        raise UnknownVersion(f"version {version} is not valid", api=name)
     layout = top = newest(name, version)
     while True:
         try:
@@ -135,10 +135,10 @@ def streams_assignment(data: bytes) -> Fields:
 
 def _leading_int32(data: bytes, what: str) -> int:
     if len(data) < 4:
-        raise Truncated(f"{len(data)} bytes are too few for its leading version", api=what)
+        raise Truncated(f"{len(data)} bytes are too short for its leading version", api=what)
     version = int.from_bytes(data[:4], "big", signed=True)
     if version < 1:
-        raise UnknownVersion(f"version {version} cannot be", api=what)
+        raise UnknownVersion(f"version {version} is not valid", api=what)
     return version
 
 

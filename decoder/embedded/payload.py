@@ -47,7 +47,7 @@ def _plan(name: str, version: int) -> Plan:
 def definition(name: str) -> Definition:
     """The definition of that name. Raises `UnknownApi` if there is none."""
     if name not in _files():
-        raise UnknownApi(f"no definition is called {name!r}")
+        raise UnknownApi(f"there is no definition {name!r}")
     return facts.extra(_files()[name])[name]
 
 
@@ -75,7 +75,7 @@ def encode(name: str, version: int, fields: Mapping[str, Value]) -> bytes:
 def leading_int16(data: bytes, what: str) -> int:
     """The signed 16-bit number that payload `what` starts with. Raises `Truncated`."""
     if len(data) < 2:
-        raise Truncated(f"{len(data)} bytes are too few for its leading int16", api=what)
+        raise Truncated(f"{len(data)} bytes are too short for its leading int16", api=what)
     return int.from_bytes(data[:2], "big", signed=True)
 
 

@@ -163,7 +163,7 @@ def metrics(data: bytes, compression: int = 0) -> Fields:
     except records.RecordsError as fault:
         raise BadLength(f"cannot be decompressed: {fault}", api=_API, path="metrics") from None
     if len(data) > LIMIT:
-        raise BadLength(f"{len(data)} bytes of metrics, at most {LIMIT} are read", api=_API, path="metrics")
+        raise BadLength(f"{len(data)} bytes of metrics; at most {LIMIT} are read", api=_API, path="metrics")
     read: Fields = _Reader(data).message("MetricsData", 0, len(data), "", 0)
     return read
 
@@ -188,7 +188,7 @@ class _Reader:
             field, wire = fields.get(tag >> 3), tag & 7
             self.count(1, path, start)
             if not tag >> 3:
-                raise _fault(BadLength, "a protobuf field of number 0", path, start)
+                raise _fault(BadLength, "a protobuf field with number 0", path, start)
             value_end = self.skip(wire, at, end, path)
             if wire == _BYTES:
                 _, at = self.varint(at, end, path)
@@ -240,7 +240,7 @@ class _Reader:
     def scalar(self, kind: str, at: int, end: int, path: str) -> tuple[Value, int]:
         if layout := _FIXED.get(kind):
             if at + 8 > end:
-                raise _fault(Truncated, f"8 bytes wanted, {end - at} left", path, at)
+                raise _fault(Truncated, f"expected 8 bytes, only {end - at} left", path, at)
             return layout.unpack_from(self.data, at)[0], at + 8
         value, at = self.varint(at, end, path)
         if kind == "bool":
@@ -262,7 +262,7 @@ class _Reader:
         else:
             raise _fault(BadLength, f"wire type {wire} is not in use", path, start)
         if at > end:
-            raise _fault(Truncated, f"a value of {at - start} bytes, {end - start} are left", path, start)
+            raise _fault(Truncated, f"a value of {at - start} bytes, only {end - start} left", path, start)
         return at
 
     def varint(self, at: int, end: int, path: str) -> tuple[int, int]:

@@ -88,7 +88,7 @@ def of_control(key: bytes | None, value: bytes | None) -> Fields | None:
         # All values start with their version; those of transaction markers have it before the definition's fields.
         version = leading_int16(value, name)
         if version < 0:
-            raise UnknownVersion(f"version {version} cannot be", api=name)
+            raise UnknownVersion(f"version {version} is not valid", api=name)
         fields = fields_of(decode(name, newest(name, version), value, 2 if name == "EndTxnMarker" else 0))
         out["value"] = {"version": version, **fields}
     return out

@@ -54,9 +54,11 @@ class _Context:
 
 _WORD_END = re.compile(r"(?:\[(?:\*|\d*)\]|[^\s()\[\]{},\"'=!<>~&|.]|\.(?!\.))*")
 _OPERATORS = {
-    "==": "equal", "!=": "not equal", "<": "less", "<=": "less or equal", ">": "greater", ">=": "greater or equal",
+    "==": "equal", "!=": "not equal", "<": "less than", "<=": (
+        "less than or equal to"
+    ), ">": "greater than", ">=": "greater than or equal to",
     "in": "one of a set {a, b} or a range a..b", "not in": "none of a set or range", "~": "matches a regular expression",
-    "!~": "does not match", "contains": "has this text in it", "startswith": "begins with", "endswith": "ends with",
+    "!~": "does not match", "contains": "contains this text", "startswith": "begins with", "endswith": "ends with",
 }  # fmt: skip
 _ORDERED = ("==", "!=", ">", "<", ">=", "<=", "in", "not in")
 _NAMES = ("==", "!=", "in", "not in", "~", "!~", "contains", "startswith", "endswith")
@@ -138,7 +140,7 @@ def _candidates(context: _Context, part: str, text: str) -> Iterator[Offer]:
         yield Offer("req.", "path", "a field of the request")
         yield Offer("resp.", "path", "a field of the response")
         yield Offer("not", "word", "the opposite")
-        yield Offer("any(", "word", "some value at a path, such as any(resp.topics[*].error_code != 0)")
+        yield Offer("any(", "word", "any value at a path, such as any(resp.topics[*].error_code != 0)")
         yield Offer("all(", "word", "every value at a path")
         if part:
             for name, field in fields.BY_NAME.items():
@@ -154,7 +156,7 @@ def _candidates(context: _Context, part: str, text: str) -> Iterator[Offer]:
     elif context.expect is _Expect.VALUE:
         yield from _values(context, part)
     elif context.in_set:
-        yield Offer(",", "operator", "another one")
+        yield Offer(",", "operator", "another value")
         yield Offer("}", "operator", "the end of the set")
     else:
         yield from _after(context)
@@ -217,7 +219,7 @@ def _former(kind: str, offered: str, part: str) -> Iterator[Offer]:
     """The former names that were begun, with today's name beside them."""
     for former in facts.former_names():
         if part and former.kind == kind and former.name.lower().startswith(part.lower()):
-            yield Offer(former.name, offered, f"today {former.today}")
+            yield Offer(former.name, offered, f"now called {former.today}")
 
 
 def _steps(part: str, text: str) -> Iterator[Offer]:

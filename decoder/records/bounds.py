@@ -47,7 +47,7 @@ def lz4_bound(data: bytes) -> int:
                     break
                 length = word & 0x7FFFFFFF
                 if length > block_size:
-                    raise CodecError(f"lz4 block of {length} bytes, the frame allows {block_size}", pos - 4)
+                    raise CodecError(f"lz4 block of {length} bytes, but the frame allows at most {block_size}", pos - 4)
                 total += length if word >> 31 else min(block_size, length * _LZ4_EXPANSION)
                 pos = _end(pos + length + (flags >> 4 & 1) * 4, size)
             pos = _end(pos + (flags >> 2 & 1) * 4, size)
@@ -85,7 +85,7 @@ def zstd_bound(data: bytes, cut: bool = False) -> int:
                 header = data[pos] | data[pos + 1] << 8 | data[pos + 2] << 16
                 last, kind, length = header & 1, header >> 1 & 3, header >> 3
                 if kind == 3 or length > _ZSTD_BLOCK:
-                    raise CodecError("zstd block of a reserved kind or size", pos)
+                    raise CodecError("zstd block with a reserved type or size", pos)
                 held += _ZSTD_BLOCK if kind == 2 else length
                 pos = _end(pos + 3 + (1 if kind == 1 else length), size)
             total += held if declared is None else min(held, declared)

@@ -146,7 +146,7 @@ def _unsnappy(data: bytes, cap: int) -> bytes:
             raise Truncated("snappy: a xerial block length is cut off", pos)
         length = int.from_bytes(data[pos : pos + 4], "big", signed=True)
         if length < 0:
-            raise BadLength(f"snappy: a xerial block of {length} bytes", pos)
+            raise BadLength(f"snappy: invalid xerial block length {length}", pos)
         start, pos = pos + 4, pos + 4 + length
         if pos > len(data):
             raise Truncated(f"snappy: a xerial block of {length} bytes is cut off", start)
@@ -162,7 +162,7 @@ def _snappy_length(data: bytes, start: int, end: int, before: int, cap: int) -> 
     except RecordsError as error:
         raise error.inside("snappy", start) from None
     if length > _SNAPPY_EXPANSION * (end - start):
-        raise BadLength(f"snappy: {end - start} bytes cannot hold the {length} they declare", start)
+        raise BadLength(f"snappy: {end - start} bytes cannot hold the declared {length} bytes", start)
     if before + length > cap:
         raise _over(SNAPPY, cap, start)
     return length
@@ -177,7 +177,7 @@ def _unsnappy_block(block: bytes, offset: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise CodecError(str(error), offset) from None
     if written != length:
-        raise CodecError(f"snappy: {written} bytes came out, {length} were declared", offset)
+        raise CodecError(f"snappy: decompressed to {written} bytes, but {length} were declared", offset)
     return bytes(out)
 
 

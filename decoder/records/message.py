@@ -127,7 +127,7 @@ class Message:
         value = self._length(pos, "value")
         left = self.end - pos - 4 - max(0, value[1])
         if left:
-            raise BadLength(f"{self._where()}: {left} bytes are left over behind the value", self.end - left)
+            raise BadLength(f"{self._where()}: {left} bytes are left over after the value", self.end - left)
         return key, value
 
     def _length(self, pos: int, what: str) -> tuple[int, int]:
@@ -136,7 +136,7 @@ class Message:
         length = int.from_bytes(self.data[pos : pos + 4], "big", signed=True)
         if length < -1 or pos + 4 + length > self.end:
             left = self.end - pos - 4
-            raise BadLength(f"{self._where()}: a {what} of {length} bytes, {left} are left", pos)
+            raise BadLength(f"{self._where()}: a {what} of {length} bytes, only {left} left", pos)
         return pos + 4, length
 
     def _field(self, span: tuple[int, int]) -> bytes | None:
@@ -160,9 +160,9 @@ def _inner_end(data: bytes, pos: int, where: str) -> int:
     size = int.from_bytes(data[pos + 8 : pos + 12], "big", signed=True)
     magic = data[pos + 16]
     if magic not in SMALLEST:
-        raise UnknownMagic(f"{where}: an inner message of magic {magic}", pos + 16, decompressed=True)
+        raise UnknownMagic(f"{where}: an inner message has magic {magic}", pos + 16, decompressed=True)
     if size < SMALLEST[magic]:
-        raise BadLength(f"{where}: an inner message of {size} bytes", pos + 8, decompressed=True)
+        raise BadLength(f"{where}: an inner message declares {size} bytes", pos + 8, decompressed=True)
     end = pos + LOG_OVERHEAD + size
     if end > len(data):
         raise Truncated(f"{where}: the last inner message is cut off", pos, decompressed=True)

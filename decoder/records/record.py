@@ -90,9 +90,9 @@ def python_scan(data: bytes, pos: int, end: int, count: int, base: BatchBase, do
         sequence = None if base.sequence < 0 else base.sequence + number & 0x7FFFFFFF
         yield Record(base.offset + number, timestamp, key, value, headers, sequence)
     if index < count:
-        raise Truncated(f"{count} records were announced, {index} are there", end)
+        raise Truncated(f"{count} record{'s' * (count != 1)} declared, {index} found", end)
     if pos != end:
-        raise BadLength(f"{end - pos} bytes are left over behind the last of {count} records", pos)
+        raise BadLength(f"{end - pos} bytes left over after record {count}, the last one", pos)
 
 
 def _read_record(data: bytes, pos: int, end: int) -> tuple[int, int, bytes | None, bytes | None, Headers, int]:
@@ -103,16 +103,16 @@ def _read_record(data: bytes, pos: int, end: int) -> tuple[int, int, bytes | Non
         raise BadLength(f"a record of {length} bytes", start)
     stop = pos + length
     if stop > end:
-        raise Truncated(f"a record of {length} bytes, of which {max(0, end - pos)} are there", start)
+        raise Truncated(f"a record of {length} bytes, only {max(0, end - pos)} left", start)
     if length < 6:
-        raise BadLength(f"a record of {length} bytes is too short to be one", start)
+        raise BadLength(f"a record of {length} bytes is too short", start)
     timestamp_delta, pos = read_varint(data, pos + 1, 64)  # after the attributes, of which no bit is in use
     offset_delta, pos = read_varint(data, pos)
     key, pos = _read_bytes(data, pos, stop, "key")
     value, pos = _read_bytes(data, pos, stop, "value")
     headers, pos = read_headers(data, pos, stop) if data[pos : pos + 1] != b"\0" else ((), pos + 1)
     if pos != stop:
-        raise BadLength(f"a record of {length} bytes whose fields take {length + pos - stop}", start)
+        raise BadLength(f"a record of {length} bytes, but its fields take {length + pos - stop}", start)
     return timestamp_delta, offset_delta, key, value, headers, pos
 
 
@@ -170,9 +170,9 @@ def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, in
     except IndexError:
         _read_record(data, start, end)
     if index < count:
-        raise Truncated(f"{count} records were announced, {index} are there", end)
+        raise Truncated(f"{count} record{'s' * (count != 1)} declared, {index} found", end)
     if pos != end:
-        raise BadLength(f"{end - pos} bytes are left over behind the last of {count} records", pos)
+        raise BadLength(f"{end - pos} bytes left over after record {count}, the last one", pos)
 
 
 def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
@@ -184,7 +184,7 @@ def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
     if count * 2 > max(0, stop - pos):
         raise BadLength(f"{count} record headers in {max(0, stop - pos)} bytes", start)
     if count > _FREE_HEADERS + (stop - pos) // 8:
-        raise LimitExceeded(f"limit: {count} headers announced, {stop - pos} bytes", start)
+        raise LimitExceeded(f"limit: {count} headers declared in {stop - pos} bytes", start)
     headers: list[tuple[str | bytes, bytes | None]] = []
     for _ in range(count):
         raw, pos = _read_bytes(data, pos, stop, "header key")
@@ -201,7 +201,7 @@ def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:
 def read_control(key: bytes | None, value: bytes | None) -> Control:
     """The meaning of a control record. Raises `BadLength` for a key shorter than its two int16."""
     if key is None or len(key) < 4:
-        raise BadLength(f"the key of a control record has {len(key or b'')} bytes, it needs 4")
+        raise BadLength(f"the key of a control record has {len(key or b'')} bytes, but needs 4")
     version = int.from_bytes(key[:2], "big", signed=True)
     kind = int.from_bytes(key[2:4], "big", signed=True)
     epoch = None
@@ -231,5 +231,5 @@ def _read_bytes(data: bytes, pos: int, stop: int, what: str) -> tuple[bytes | No
     if length < 0:
         raise BadLength(f"a {what} of {length} bytes", start)
     if length > stop - pos:
-        raise BadLength(f"a {what} of {length} bytes, {max(0, stop - pos)} are left in its record", start)
+        raise BadLength(f"a {what} of {length} bytes, only {max(0, stop - pos)} left in its record", start)
     return data[pos : pos + length], pos + length

@@ -215,7 +215,7 @@ def encode_messages(
     Raises `RecordsError` if a value does not fit its field or the codec does not exist in this magic.
     """
     if magic not in _HEADS:
-        raise UnknownMagic(f"messages have magic 0 or 1, not {magic}; batches of magic 2 are made by encode_batch")
+        raise UnknownMagic(f"messages have magic 0 or 1, not {magic}; for batches of magic 2 use encode_batch")
     bits = LOG_APPEND * (log_append and magic == 1)
     made = bytearray()  # grows message by message: the records need not all be there at once
     if not codec:

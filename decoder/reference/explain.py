@@ -369,7 +369,7 @@ def meaning(api_name: str, field: str, value: object) -> str:
 
 def _operations(bits: int) -> str:
     if bits == -(1 << 31):
-        return "(not asked)"
+        return "(not requested)"
     names = texts.values()["DescribeAcls", "operation"]
     return ", ".join(names.get(bit, f"bit {bit}") for bit in range(31) if bits >> bit & 1)
 

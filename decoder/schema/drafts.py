@@ -58,7 +58,7 @@ def named(name: str) -> str:
     if found is None:
         near = difflib.get_close_matches(plain, known, 1, 0.5)
         raise UnknownApi(
-            f"no draft is named {name!r}" + (f", did you mean {known[near[0]]!r}?" if near else ""), path="draft"
+            f"there is no draft {name!r}" + (f", did you mean {known[near[0]]!r}?" if near else ""), path="draft"
         )
     return found
 
@@ -78,7 +78,7 @@ def layout(name: str, kind: str, version: int) -> Plan:
     """The plan of a draft's body. Raises `UnknownApi` and `UnknownVersion`."""
     of = definition(name, kind)
     if version not in of.versions:
-        raise UnknownVersion(f"version {version} is not known, only {of.versions}", api=name, version=version)
+        raise UnknownVersion(f"version {version} is not known; known versions: {of.versions}", api=name, version=version)
     return compile_plan(of, version, -1 if of.key is None else of.key)
 
 
@@ -95,7 +95,7 @@ def decode(name: str, kind: str, version: int, data: bytes) -> Message:
             f"{len(data) - end} bytes left over",
             api=name,
             version=version,
-            path="(behind the message)",
+            path="(after the message)",
             offset=end,
             partial=message.to_dict(),
             message=message,

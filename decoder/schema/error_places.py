@@ -53,7 +53,7 @@ def _table() -> _Table:
                 continue
             for error in words[2:]:
                 if found.places.setdefault((key, facts.error_code(error)), words[1]) != words[1]:
-                    raise ValueError(f"error_places.txt: {name} states {error} at two places")
+                    raise ValueError(f"error_places.txt: {name} gives {error} two places")
     return found
 
 

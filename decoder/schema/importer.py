@@ -199,7 +199,7 @@ class _Scope:
         low, high = min(wanted), max(wanted)
         missing = [v for v in range(low, high + 1) if v in (self.old | self.new) and v not in wanted]
         if missing:
-            raise ImportProblem(f"versions {sorted(wanted)} have a hole at {missing}")
+            raise ImportProblem(f"versions {sorted(wanted)} have a gap at {missing}")
         if low == min(self.old | self.new):
             low = 0
         return VersionRange(low, None if high == self.top else high)
@@ -358,11 +358,11 @@ def _layout_changes(old: Definition, new: Definition, version: int) -> Iterable[
     if before == after:
         return []
     if layout(old, version, names=False) == layout(new, version, names=False):
-        return [(f"has other names: {_renames(before, after)}", False)]
+        return [(f"has different names: {_renames(before, after)}", False)]
     gone, come = [x for x in before if x not in after], [x for x in after if x not in before]
     tags = tuple(f"{line.split()[0]}." for line in come if " tag" in line)
     only_tags = not gone and all(" tag" in line or line.startswith(tags) for line in come)
-    text = "; ".join([f"- {x}" for x in gone] + [f"+ {x}" for x in come]) or "has its fields in another order"
+    text = "; ".join([f"- {x}" for x in gone] + [f"+ {x}" for x in come]) or "has its fields in a different order"
     return [(text, not only_tags)]
 
 

@@ -40,7 +40,7 @@ class AvroSchema:
             pass
         try:
             value = fastavro.schemaless_reader(io.BytesIO(data), self._without_logical, None)
-            return DecodedValue(plain(value), "a logical type does not fit its value; the plain types are shown")
+            return DecodedValue(plain(value), "a logical type does not match its value; the plain types are shown")
         except Exception as error:  # fastavro documents no class for values that do not fit
             raise SchemaMismatch(str(error) or type(error).__name__) from None
 

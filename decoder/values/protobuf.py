@@ -41,7 +41,7 @@ class ProtobufSchema:
             return self._pool.FindMessageTypeByName(message)
         except KeyError:
             known = ", ".join(m.full_name for m in self._file.message_types_by_name.values())
-            raise SchemaError(f"no message is named {message}; {self._file.name} has {known or 'none'}") from None
+            raise SchemaError(f"there is no message {message}; {self._file.name} has {known or 'none'}") from None
 
     def _of(self, indexes: tuple[int, ...]) -> Any:
         """The message at a list of indexes: the n-th of the file, its n-th nested one, and so on."""
@@ -115,9 +115,9 @@ def _decode_error() -> type[Exception]:
 
 def _schema(files: list[Any], message: str | None, name: str) -> ProtobufSchema:
     if not any(file.message_type for file in files):
-        raise SchemaError(f"{name}: no message is defined there")
+        raise SchemaError(f"{name}: it does not define any messages")
     if len(files) > _MOST_FILES:
-        raise SchemaError(f"{name}: {len(files)} files, at most {_MOST_FILES} are read")
+        raise SchemaError(f"{name}: {len(files)} files; at most {_MOST_FILES} are read")
     from google.protobuf import descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
@@ -141,7 +141,7 @@ def _add(pool: Any, file_name: str, there: dict[str, Any], done: set[str]) -> No
     file = there.get(file_name)
     if file is None:
         if file_name not in _BUNDLED:
-            raise SchemaError(f"{file_name} is imported and not there; make the set with protoc --include_imports")
+            raise SchemaError(f"{file_name} is imported but missing; create the set with protoc --include_imports")
         module = import_module(_BUNDLED[file_name])
         file = _descriptors().FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     for imported in file.dependency:

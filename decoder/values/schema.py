@@ -87,21 +87,21 @@ def read_schema(name: str, data: bytes, message: str | None = None) -> Schema:
     if name.endswith(".proto"):
         made = name[: -len(".proto")] + ".desc"
         raise SchemaError(
-            f"{name} is source text; make a descriptor set of it and give that: "
-            f"protoc --include_imports --descriptor_set_out={made} {name}"
+            f"{name} is source text; make a descriptor set with protoc and give that: protoc --include_imports "
+            f"--descriptor_set_out={made} {name}"
         )
     if name.endswith(_DESCRIPTORS) or not (name.endswith(".avsc") or _is_json(data)):
         from .protobuf import descriptor_set
 
         return descriptor_set(data, message, name)
     if message is not None:
-        raise SchemaError(f"{name} is an Avro schema; a message is chosen in Protobuf only")
+        raise SchemaError(f"{name} is an Avro schema; only Protobuf schemas have messages to choose from")
     from .avro import avro_schema
 
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SchemaError(f"{name}: not UTF-8, so no Avro schema") from None
+        raise SchemaError(f"{name}: not UTF-8, so not an Avro schema") from None
     return avro_schema(text, name)
 
 

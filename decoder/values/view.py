@@ -94,7 +94,7 @@ def _framed(data: bytes, framed: Framed, registry: SchemaSource | None) -> View 
     try:
         value, note = _decode(schema, framed.payload, True)
     except SchemaMismatch as error:
-        note = f"does not fit schema {framed.schema_id} ({schema.name}): {error}"
+        note = f"does not match schema {framed.schema_id} ({schema.name}): {error}"
         return View(ViewKind.HEX, data.hex(), None, framed.schema_id, note)
     return View(ViewKind(f"confluent-{schema.kind}"), _json(value), value, framed.schema_id, note)
 
@@ -122,7 +122,7 @@ def _by_schema(data: bytes, framed: Framed | None, schema: Schema) -> View:
         value, note = _decode(schema, data, False)
         return View(ViewKind(schema.kind), _json(value), value, None, note)
     except SchemaMismatch as error:
-        note = f"does not fit {schema.name}: {fault or error}"
+        note = f"does not match {schema.name}: {fault or error}"
         return View(ViewKind.HEX, data.hex(), None, framed.schema_id if framed else None, note)
 
 

@@ -30,7 +30,7 @@ class Cursor:
     def skip(self, size: int, what: str) -> None:
         """Skip `size` bytes. Raises `SchemaMismatch` if they are not there."""
         if size < 0 or size > len(self.data) - self.at:
-            raise SchemaMismatch(f"{what} of {size} bytes at byte {self.at}, {len(self.data) - self.at} are left")
+            raise SchemaMismatch(f"{what} of {size} bytes at byte {self.at}, only {len(self.data) - self.at} left")
         self.at += size
 
     def number(self, longest: int) -> int:
@@ -38,7 +38,7 @@ class Cursor:
         try:
             value, self.at = read_uvarint(self.data, self.at, None, longest)
         except VarintCut:
-            raise SchemaMismatch(f"the bytes end within a number at byte {self.at}") from None
+            raise SchemaMismatch(f"the data ends inside a number at byte {self.at}") from None
         except VarintTooLong:
             raise SchemaMismatch(f"a number of more than {longest} bytes at byte {self.at}") from None
         return zigzag(value)
@@ -96,7 +96,7 @@ def _primitive(kind: str, decimal: bool) -> Walk:
         return _number(_INT if kind == "int" else _LONG)
     if kind in ("string", "bytes"):
         return _sized(kind, decimal)
-    raise SchemaError(f"the Avro schema has a type {kind!r} that is not known")
+    raise SchemaError(f"the Avro schema has an unknown type {kind!r}")
 
 
 def _fixed(size: int, what: str) -> Walk:
@@ -131,7 +131,7 @@ def _enum(symbols: int) -> Walk:
         cursor.count()
         index = cursor.number(_INT)
         if not 0 <= index < symbols:
-            raise SchemaMismatch(f"symbol {index} of an enum that has {symbols}, before byte {cursor.at}")
+            raise SchemaMismatch(f"symbol {index} of an enum of {symbols}, before byte {cursor.at}")
 
     return walk
 
@@ -146,7 +146,7 @@ def _union(branches: list[Walk]) -> Walk:
     def walk(cursor: Cursor, level: int) -> None:
         index = cursor.number(_LONG)
         if not 0 <= index < len(branches):
-            raise SchemaMismatch(f"branch {index} of a union that has {len(branches)}, before byte {cursor.at}")
+            raise SchemaMismatch(f"branch {index} of a union of {len(branches)}, before byte {cursor.at}")
         branches[index](cursor, _deeper(level))
 
     return walk

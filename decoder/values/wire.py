@@ -38,7 +38,7 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
         if count == 0:
             return (0,), at
         if not 0 < count <= _MOST_INDEXES:
-            raise SchemaMismatch(f"a list of {count} message indexes")
+            raise SchemaMismatch(f"an invalid number of message indexes: {count}")
         indexes = []
         for _ in range(count):
             index, at = read_varint(payload, at)

@@ -118,11 +118,11 @@ class Framer:
         if not self._rest:
             have = len(self._buffer) - self._start
             if have < 4:
-                raise FramingError("bytes are missing where a frame begins")
+                raise FramingError("bytes are missing at the start of a frame")
             self._rest = 4 + self._size(self._start) - have
         if count > self._rest:
             self._rest = 0
-            raise FramingError("bytes are missing behind the end of a frame")
+            raise FramingError("bytes are missing after the end of a frame")
         return self._pass(count, time_ns)
 
     def _pass(self, count: int, time_ns: int) -> Iterator[tuple[bytes, int]]:

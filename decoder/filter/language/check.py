@@ -141,7 +141,7 @@ class _Checker:
         if op in tree.ORDER and kind not in NUMBERS:
             raise self.error(f"{field.name} is {_a(kind)}, which has no order: use ==, != or in", node)
         if op in tree.ON_TEXT and kind not in _TEXTS:
-            raise self.error(f"{op} works on texts and names, and {field.name} is {_a(kind)}", node)
+            raise self.error(f"{op} works on texts and names, but {field.name} is {_a(kind)}", node)
 
     def value(self, field: Field | Path, op: Op, value: tree.Word | tree.Range | tree.ValueSet) -> tree.Value:
         if op is Op.IN:
@@ -179,7 +179,7 @@ class _Checker:
         if isinstance(low, literals.TimeOfDay) and isinstance(high, literals.TimeOfDay):
             return tree.ValueRange(low, high)  # may go over midnight
         if not isinstance(low, int | float) or not isinstance(high, int | float):
-            raise self.error("a range goes from a time of day to another, or from a date to another", item)
+            raise self.error("a range must be between two times of day, or between two dates", item)
         if low > high:
             raise self.error("this range is empty: write the lower value first", item)
         return tree.ValueRange(low, high)
@@ -194,7 +194,7 @@ class _Checker:
             return self.named(field, word)
         if kind is ValueKind.STATE:
             if text.lower() not in fields.STATES:
-                raise self.error(f"no state is called {text[:60]!r}; there are {', '.join(fields.STATES)}", word)
+                raise self.error(f"no state is called {text[:60]!r}; the states are {', '.join(fields.STATES)}", word)
             return text.lower()
         if kind is ValueKind.FLAG:
             if text.lower() not in _BOOLEANS:
@@ -223,14 +223,14 @@ class _Checker:
         former = facts.former_name(kind, text)
         if former is not None:
             return names[former.today]
-        hint = f"; {field.name} alone asks for any" if text.lower() == "any" and field.kind is ValueKind.ERROR else ""
+        hint = f"; {field.name} alone matches any" if text.lower() == "any" and field.kind is ValueKind.ERROR else ""
         raise self.error(f"no {field.kind} is called {text[:60]!r}{nearest(text, [*names, *(each.name for each in facts.former_names() if each.kind == kind)])}{hint}", word)
 
     def number(self, field: Field | Path, word: tree.Word) -> int | float:
         kind = field.kind
         found = literals.number(word.text, word.unit)
         if found is None:
-            raise self.error(f"{field.name} is {_a(kind)}, and {(word.text + word.unit)[:60]!r} is none", word)
+            raise self.error(f"{field.name} is {_a(kind)}, but {(word.text + word.unit)[:60]!r} is not one", word)
         value, unit = found.value, found.unit
         if kind is ValueKind.DURATION:
             if unit != "time" and value != 0:
@@ -262,7 +262,7 @@ class _Checker:
                 raise self.error("not a time: write 12:01, 12:01:30.250, 2026-11-21T12:01:30 or 2026-11-21", word)
             ns = found.value
         if not -_I64 <= ns < _I64:
-            raise self.error("so far a time is nowhere", word)
+            raise self.error("this time is out of range", word)
         return ns
 
 

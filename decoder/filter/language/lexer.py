@@ -58,7 +58,9 @@ _SINGLE = {"=": "==", "&": "&&", "|": "||"}
 def tokens(text: str) -> list[Token]:
     """All tokens, the last one of kind END. Raises `FilterError`."""
     if len(text) > MAX_FILTER:
-        raise FilterError(f"a filter may have {MAX_FILTER} characters, and this one has {len(text)}", text, MAX_FILTER)
+        raise FilterError((
+            f"a filter may have at most {MAX_FILTER} characters, but this one has {len(text)}"
+        ), text, MAX_FILTER)
     found: list[Token] = []
     at = 0
     while at < len(text):
@@ -90,5 +92,5 @@ def _unexpected(text: str, at: int) -> FilterError:
     if sign in "\"'":
         return FilterError(f"a text that begins with {sign} must end with it", text, at, len(text))
     if sign in _SINGLE:
-        return FilterError(f"{sign!r} alone means nothing, did you mean {_SINGLE[sign]}?", text, at)
-    return FilterError(f"{sign!r} means nothing here; put texts with special characters in quotes", text, at)
+        return FilterError(f"{sign!r} alone has no meaning; did you mean {_SINGLE[sign]}?", text, at)
+    return FilterError(f"{sign!r} has no meaning here; put texts with special characters in quotes", text, at)

@@ -64,7 +64,7 @@ class _Parser:
             raise self.error("the filter is empty; try: api == Produce and err != 0", self.token)
         node = self.disjunction()
         if not self.ended:
-            hint = "a ( is missing in front" if self.token.is_sign(")") else "put 'and' or 'or' between two tests"
+            hint = "a ( is missing before it" if self.token.is_sign(")") else "put 'and' or 'or' between two tests"
             raise self.error(f"{self.shown(self.token)} does not belong here; {hint}", self.token)
         return node
 
@@ -120,7 +120,7 @@ class _Parser:
             wrong = self.token
             if wrong.kind is TokenKind.END:
                 raise self.error("this ( is never closed", opening)
-            raise self.error(f"expected ) and not {self.shown(wrong)}", wrong)
+            raise self.error(f"expected ), not {self.shown(wrong)}", wrong)
         return self.take().end
 
     def test(self) -> SyntaxNode:
@@ -132,7 +132,7 @@ class _Parser:
                 raise self.error(f"put a field's name, without quotes, before {self.shown(sign)}", token)
             return Text(word, token.start, token.end)
         if token.kind is not TokenKind.WORD or token.is_word(*KEYWORDS):
-            raise self.error(f"expected a field or a text in quotes and not {self.shown(token)}", token)
+            raise self.error(f"expected a field or a text in quotes, not {self.shown(token)}", token)
         name = Word(token.value, False, token.start, token.end)
         operator, negated, sign = self.operator()
         if not operator:
@@ -162,10 +162,10 @@ class _Parser:
         token = self.take()
         if token.kind not in (TokenKind.WORD, TokenKind.STRING):
             hint = "; in takes a set or a range" if token.is_sign("{") else ""
-            raise self.error(f"expected a value after {self.shown(after)} and not {self.shown(token)}{hint}", token)
+            raise self.error(f"expected a value after {self.shown(after)}, not {self.shown(token)}{hint}", token)
         quoted = token.kind is TokenKind.STRING
         if not quoted and token.value.lower() in KEYWORDS:
-            hint = "; a field alone asks for any" if token.is_word("any") else ""
+            hint = "; a field alone matches any" if token.is_word("any") else ""
             raise self.error(
                 f"expected a value after {self.shown(after)}; if {token.value!r} is one, put it in quotes{hint}", token
             )
@@ -193,5 +193,5 @@ class _Parser:
             wrong = self.token
             if wrong.kind is TokenKind.END:
                 raise self.error("this { is never closed", opening)
-            raise self.error(f"expected , or }} and not {self.shown(wrong)}", wrong)
+            raise self.error(f"expected , or }}, not {self.shown(wrong)}", wrong)
         return ValueSet(tuple(items), opening.start, self.take().end)

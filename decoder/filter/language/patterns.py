@@ -101,7 +101,7 @@ def _compiled(text: str) -> re.Pattern[str]:
 def pattern(text: str) -> Pattern:
     """The pattern of a text. Raises `PatternError`."""
     if len(text) > MAX_PATTERN:
-        raise PatternError(f"a regular expression may have {MAX_PATTERN} characters, this one has {len(text)}")
+        raise PatternError(f"a regular expression may have at most {MAX_PATTERN} characters, but this one has {len(text)}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # for signs whose meaning may change
@@ -151,7 +151,7 @@ class _Cost:
             elif name == "BRANCH":
                 if repeated:
                     raise PatternError(
-                        "alternatives of several letters within a repeat, such as (ab|a.)*, can take for ever"
+                        "alternatives of several letters within a repeat, such as (ab|a.)*, can take forever"
                     )
                 self.times(len(argument[1]))
                 for branch in argument[1]:
@@ -163,18 +163,18 @@ class _Cost:
             elif name == "ATOMIC_GROUP":
                 self.add(argument, repeated)
             elif name == "GROUPREF_EXISTS":
-                raise PatternError("conditions on groups are not possible in a filter")
+                raise PatternError("conditions on groups are not supported in a filter")
             elif name == "GROUPREF":
-                raise PatternError("references to groups are not possible in a filter")
+                raise PatternError("references to groups are not supported in a filter")
 
     def repeat(self, low: int, high: int, inner: Any, repeated: bool) -> None:
         choices = high - low + 1
         fixed = choices == 1
         least, most = inner.getwidth()
         if not fixed and repeated:
-            raise PatternError("a repeat within a repeat, such as (a+)+, can take for ever")
+            raise PatternError("a repeat within a repeat, such as (a+)+, can take forever")
         if (not fixed and choices > 2 and least != most) or (fixed and high > 1 and least != most):
-            raise PatternError("a repeat of something of no fixed length, such as (a?b)*, can take for ever")
+            raise PatternError("a repeat of something without a fixed length, such as (a?b)*, can take forever")
         if choices > _OPEN:
             self.repeats += 1
         else:

@@ -85,7 +85,7 @@ def parse(text: str, source: str, rules: Mapping[str, NotationRule], repeated_na
         if not _HEAD.fullmatch(name):
             raise BlockError(source, start, 1, f"{name!r} is not the name of a block")
         if not repeated_names and name in seen:
-            raise BlockError(source, start, 1, f"{name} is explained in line {seen[name]} already")
+            raise BlockError(source, start, 1, f"{name} is already explained in line {seen[name]}")
         seen[name] = start
         block = TextBlock(source, name, start, tuple(_entries(lines, start, source, rules)))
         for field, rule in rules.items():
@@ -104,14 +104,14 @@ def _groups(text: str, source: str) -> Iterable[tuple[int, list[str]]]:
     start = 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
         if line != line.rstrip() or "\t" in line:
-            raise BlockError(source, number, len(line.rstrip()) + 1, "a tab, or blanks at the line's end")
+            raise BlockError(source, number, len(line.rstrip()) + 1, "a tab, or spaces at the end of the line")
         if line.startswith("#"):
             continue
         if line:
             if not lines and line.startswith(" "):
-                raise BlockError(source, number, 1, "a field outside of a block")
+                raise BlockError(source, number, 1, "a field outside a block")
             if lines and not line.startswith(" "):
-                raise BlockError(source, number, 1, "a blank line is missing in front of a block")
+                raise BlockError(source, number, 1, "a blank line is missing before a block")
             start = start if lines else number
             lines.append(line)
         elif lines:
@@ -124,7 +124,7 @@ def _entries(lines: list[str], start: int, source: str, rules: Mapping[str, Nota
     for number, line in enumerate(lines[1:], start + 1):
         if line.startswith("    "):
             if not field:
-                raise BlockError(source, number, 5, "this goes on, and nothing has begun")
+                raise BlockError(source, number, 5, "a continuation line without a field before it")
             texts.append(line.strip())
             continue
         if field:

@@ -178,7 +178,7 @@ def test_json_schema(server):
     found = view(framed(5, b'{"a": [1, null]}'), registry=Registry(server.url))
     assert (found.kind, found.value) == ("confluent-json", {"a": [1, None]})
     wrong = view(framed(5, b"{"), registry=Registry(server.url))
-    assert wrong.kind == "hex" and wrong.note.startswith("does not fit schema 5")
+    assert wrong.kind == "hex" and wrong.note.startswith("does not match schema 5")
 
 
 def test_an_unknown_id_is_reported_and_not_requested_again(server):

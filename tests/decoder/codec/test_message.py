@@ -127,7 +127,7 @@ def test_a_forbidden_null_is_read_reported_and_kept(metadata):
 def test_unknown_apis_and_versions_are_errors():
     with pytest.raises(decoder.UnknownApi, match="api key 999"):
         decoder.decode_request(bytes.fromhex("03e7 0000 00000001 ffff"))
-    with pytest.raises(decoder.UnknownVersion, match="only 0-13") as caught:
+    with pytest.raises(decoder.UnknownVersion, match="known versions: 0-13") as caught:
         decoder.decode_request(bytes.fromhex("0003 0063 00000001 ffff"))
     assert caught.value.api == "Metadata" and caught.value.version == 99
 

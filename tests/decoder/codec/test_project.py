@@ -54,7 +54,7 @@ def test_several_paths_at_once_and_one_inside_another():
 
 
 def test_unknown_paths_and_damage_raise_errors():
-    with pytest.raises(decoder.EncodeError, match="no field 'hots' there, only node_id, host"):
+    with pytest.raises(decoder.EncodeError, match="no field 'hots' there; the fields are node_id, host"):
         decoder.project("response", 3, 12, ["brokers[*].hots"])
     with pytest.raises(decoder.EncodeError, match="no field 'x'"):
         decoder.project("response", 3, 12, ["cluster_id.x"])

@@ -195,22 +195,22 @@ def test_a_client_that_never_asks_breaks_on_dropped_versions(script):
     (reason,) = found.reasons
     assert (reason.use.api, reason.use.version, reason.use.count) == ("Produce", 2, 7)
     assert (reason.dropped_in, reason.kip, reason.served) == ("4.0", "KIP-896", (3, 12))
-    assert "does not ask" in reason.text and found.certainty.startswith("sure")
+    assert "does not ask" in reason.text and found.certainty.startswith("certain")
     assert found.remedies[0].startswith("upgrade kafka-python to 2.0.2 or newer")
-    assert "let it ask" in found.remedies[1] and found.remedies[2] == "until then keep brokers of 3.9 or older"
+    assert "let it ask" in found.remedies[1] and found.remedies[2] == "until then, keep brokers on 3.9 or older"
     assert script.verdict("3.9").verdict is Verdict.WORKS and "never asks" in script.verdict("3.9").certainty
 
 
 VERDICTS = {
     "the highest offered version": (
-        ("0.10.2",), [("Produce", 2)], "4.0", Verdict.MAY_BREAK, "may know more", "use a client made for Kafka 0.11.0 or newer"
+        ("0.10.2",), [("Produce", 2)], "4.0", Verdict.MAY_BREAK, "may support newer ones", "use a client made for Kafka 0.11.0 or newer"
     ),
     "less than the offered version": (
-        ("3.9",), [("Fetch", 3)], "4.0", Verdict.BREAKS, "offered up to v17 and the client went no higher than v3", "use a client"
+        ("3.9",), [("Fetch", 3)], "4.0", Verdict.BREAKS, "offered up to v17, but the client went no higher than v3", "use a client"
     ),
     "a newer version too": (("3.9",), [("Fetch", 3), ("Fetch", 11)], "4.0", Verdict.MAY_BREAK, "also used v11", "use a client"),
     "known software with an old version": (
-        ("3.9", "librdkafka", "2.3.0"), [("Fetch", 3)], "4.0", Verdict.MAY_BREAK, "is it configured to?", "until then"
+        ("3.9", "librdkafka", "2.3.0"), [("Fetch", 3)], "4.0", Verdict.MAY_BREAK, "check whether it is configured to", "until then"
     ),
     "old software": (
         ("3.9", "librdkafka", "1.6.0"), [("Fetch", 11)], "4.0", Verdict.MAY_BREAK, "older than 1.8.2",
@@ -231,7 +231,7 @@ VERDICTS = {
     ),
     "a version of no release": (None, [("Metadata", 99)], "4.0", Verdict.BREAKS, "no release up to", None),
 }  # fmt: skip
-CERTAINTY = {Verdict.BREAKS: "sure", Verdict.MAY_BREAK: "open"}
+CERTAINTY = {Verdict.BREAKS: "certain", Verdict.MAY_BREAK: "open"}
 
 
 @pytest.mark.parametrize("name", VERDICTS)
@@ -251,7 +251,7 @@ def test_verdicts(script, name):
 def test_known_software_on_old_brokers_is_known_to_do_more(script):
     script.connect().asks("0.10.2", "confluent-kafka-python", "2.16.1-rdkafka-2.16.0").request("Produce", 2)
     found = script.verdict("4.3")
-    assert found.verdict is Verdict.WORKS and found.certainty.startswith("sure: known software (KIP-896)")
+    assert found.verdict is Verdict.WORKS and found.certainty.startswith("certain: known software (KIP-896)")
     assert "Produce v2" in found.notes[0] and "librdkafka 2.16.0 is known to work with Kafka 4.0" in found.notes[0]
 
 
@@ -271,7 +271,7 @@ def test_an_api_that_is_gone(script):
 def test_an_api_of_another_role(script):
     script.connect().asks("3.5-zk").request("CreateDelegationToken", 3)
     (reason,) = script.verdict("3.5").reasons
-    assert "a kraft broker of Kafka 3.5 has no CreateDelegationToken v3" in reason.text
+    assert "a kraft broker of Kafka 3.5 does not support CreateDelegationToken v3" in reason.text
     assert script.verdict("3.5-zk").verdict is Verdict.WORKS
 
 
@@ -288,7 +288,7 @@ def test_a_new_client_that_asks_and_whose_minimum_is_not_known(script):
     assert script.verdict("2.7").verdict is Verdict.MAY_BREAK
     script.connect(broker="old:9092").asks("2.7", "tea", "1.0").request("Produce", 8)
     found = script.verdict("2.7")
-    assert found.verdict is Verdict.WORKS and "also supports v8" in found.notes[0]
+    assert found.verdict is Verdict.WORKS and "also uses v8" in found.notes[0]
 
 
 def test_apis_that_are_not_there_yet(script):
@@ -297,7 +297,7 @@ def test_apis_that_are_not_there_yet(script):
     found = script.verdict("3.6")
     (reason,) = found.reasons
     assert reason.verdict is Verdict.MAY_BREAK and reason.use.api == "ConsumerGroupHeartbeat"
-    assert any("PushTelemetry" in note and "only when they are configured" in note for note in found.notes)
+    assert any("PushTelemetry" in note and "only if configured" in note for note in found.notes)
 
 
 def test_the_worst_come_first(script):

@@ -74,9 +74,9 @@ def test_bytes_before_the_start_are_skipped_and_bytes_after_the_end_kept():
 @pytest.mark.parametrize(
     ("name", "version", "message"),
     [
-        ("NoSuchThing", 0, "no definition is called"),
+        ("NoSuchThing", 0, "there is no definition"),
         ("TopicRecord", 9, "version 9 is not known"),
-        ("TopicRecord", 0, "wanted"),
+        ("TopicRecord", 0, "only 2 left"),
     ],
 )
 def test_unknown_names_versions_and_cut_bytes(name, version, message):

@@ -186,7 +186,7 @@ def test_describe_groups_with_damaged_payloads(body, group_payloads):
         "groups[0].members[1].member_metadata",
     ]
     # b"\1\2\3" is no Streams user data, and the damaged subscription is none at all
-    assert "too few" in found[1].fields["unreadable"] and "do not fit" in found[4].fields["unreadable"]
+    assert "too short" in found[1].fields["unreadable"] and "do not fit" in found[4].fields["unreadable"]
     assert found[3].fields["active_tasks"][1]["partition"] == 2
 
 

@@ -175,7 +175,7 @@ pending > 1ns
 orphan or undecoded or surplus or changed or noted or carried
 time > 2023-11-14T12:00:00Z
 time < 2023-11-14
-"nowhere"
+"out of range"
 broker == kafka-2:9093
 addr == 11.0.0.0/8
 codec == gzip

@@ -160,23 +160,23 @@ def test_batches_before_a_damaged_one_are_read():
 
 
 HOSTILE = {
-    "no such count": (PLAIN, 2**31 - 1, R.Truncated, "2147483647 records were announced, 1 are there"),
+    "no such count": (PLAIN, 2**31 - 1, R.Truncated, "2147483647 records declared, 1 found"),
     "negative count": (PLAIN, -1, R.BadLength, "-1 records"),
-    "bytes left over": (PLAIN + TWO_HEADERS, 1, R.BadLength, "16 bytes are left over"),
+    "bytes left over": (PLAIN + TWO_HEADERS, 1, R.BadLength, "16 bytes left over"),
     "negative record": (b"\x01" + PLAIN[1:], 1, R.BadLength, "a record of -1 bytes"),
-    "record too long": (b"\x14" + PLAIN[1:], 1, R.Truncated, "a record of 10 bytes, of which 8 are there"),
+    "record too long": (b"\x14" + PLAIN[1:], 1, R.Truncated, "a record of 10 bytes, only 8 left"),
     "record too short": (b"\x0e" + PLAIN[1:], 1, R.BadLength, "fields take 8"),
-    "tiny record": (b"\x02\x00", 1, R.BadLength, "too short to be one"),
+    "tiny record": (b"\x02\x00", 1, R.BadLength, "is too short"),
     "length of 6 bytes": (b"\xff" * 5 + b"\x01", 1, R.BadLength, "varint is longer than 5"),
     "time of 11 bytes": (b"\x28\x00" + b"\x80" * 10 + b"\x00" * 9, 1, R.BadLength, "varint is longer than 10"),
     "key of 2 GiB": (b"\x14\x00\x00\x00\xfe\xff\xff\xff\x0f\0\0", 1, R.BadLength, "a key of 2147483647 bytes"),
     "key of -2": (b"\x10\x00\x00\x00\x03\x04hi\x00", 1, R.BadLength, "a key of -2 bytes"),
-    "value over its end": (b"\x10\x00\x00\x00\x01\x08hi\x00", 1, R.BadLength, "a value of 4 bytes, 3 are left"),
+    "value over its end": (b"\x10\x00\x00\x00\x01\x08hi\x00", 1, R.BadLength, "a value of 4 bytes, only 3 left"),
     "2^31 headers": (b"\x16\x00\x00\x00\x01\x00\xfe\xff\xff\xff\x0f\0", 1, R.BadLength, "2147483647 record headers"),
     "negative headers": (b"\x0c\x00\x00\x00\x01\x01\x01", 1, R.BadLength, "-1 record headers"),
     "null header key": (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", 1, R.BadLength, "header key is null"),
     "cut in a varint": (b"\x80", 1, R.Truncated, "varint is cut off"),
-    "nothing there": (b"", 1, R.Truncated, "1 records were announced, 0 are there"),
+    "nothing there": (b"", 1, R.Truncated, "1 record declared, 0 found"),
 }
 
 

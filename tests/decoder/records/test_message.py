@@ -94,7 +94,7 @@ def wrapper(inner, **more):
         (wrapper(message(0, None, b"x")[:-1]), R.Truncated, "last inner message is cut"),
         (wrapper(message(0, None, b"x")[:9]), R.Truncated, "last inner message is cut"),
         (wrapper(R.encode_batch([])), R.UnknownMagic, "magic 2"),
-        (wrapper(b"\0" * 8 + b"\xff" * 4 + bytes(20)), R.BadLength, "inner message of -1 bytes"),
+        (wrapper(b"\0" * 8 + b"\xff" * 4 + bytes(20)), R.BadLength, "inner message declares -1 bytes"),
     ],
 )
 def test_damaged_wrappers(data, error, text):
@@ -108,9 +108,9 @@ def test_damaged_wrappers(data, error, text):
     ("at", "value", "text"),
     [
         (18, -2, "a key of -2 bytes"),
-        (18, 2**31 - 1, "a key of 2147483647 bytes, 8 are left"),
+        (18, 2**31 - 1, "a key of 2147483647 bytes, only 8 left"),
         (23, -(2**31), "a value of -2147483648"),
-        (23, 4, "a value of 4 bytes, 3 are left"),
+        (23, 4, "a value of 4 bytes, only 3 left"),
         (23, 2, "1 bytes are left over"),
         (18, 6, "no room for the length of the value"),
     ],

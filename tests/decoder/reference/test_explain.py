@@ -227,19 +227,19 @@ def test_a_block():
 @pytest.mark.parametrize(
     ("text", "line", "column", "words"),
     [
-        ("  what: x\n", 1, 1, "outside of a block"),
+        ("  what: x\n", 1, 1, "outside a block"),
         ("A\n  what: x\nB\n  what: x\n", 3, 1, "blank line is missing"),
-        ("A\n  what: x\n\nA\n  what: x\n", 4, 1, "in line 1 already"),
+        ("A\n  what: x\n\nA\n  what: x\n", 4, 1, "already explained in line 1"),
         ("A\n  do: x\n", 1, 1, "A has no what"),
         ("A\n  what: x\n  what: y\n", 3, 3, "what twice"),
         ("A\n  what: x\n  who: y\n", 3, 3, "no field who"),
         ("A\n  what\n", 2, 3, "not a field"),
         ("A\n   what: x\n", 2, 3, "not a field"),
         ("A\n  what:\n", 2, 3, "no text"),
-        ("A\n    what: x\n", 2, 5, "nothing has begun"),
+        ("A\n    what: x\n", 2, 5, "without a field before it"),
         ("A\n  what Fetch: x\n", 2, 8, "takes no argument"),
         ("A\n  what: x\n  value: y\n", 3, 8, "needs an argument"),
-        ("A \n  what: x\n", 1, 2, "blanks at the line's end"),
+        ("A \n  what: x\n", 1, 2, "spaces at the end of the line"),
         ("A\n\twhat: x\n", 2, 9, "a tab"),
         ("A B\n  what: x\n", 1, 1, "not the name of a block"),
     ],
@@ -310,7 +310,7 @@ def test_meanings_of_numbers():
     assert explain.meaning("Metadata", "error_code", 6) == "NOT_LEADER_OR_FOLLOWER"
     assert explain.meaning("DeleteAcls", "resource_type_filter", 1) == "ANY"
     assert explain.meaning("Metadata", "topic_authorized_operations", (1 << 3) | (1 << 8)) == "READ, DESCRIBE"
-    assert explain.meaning("Metadata", "topic_authorized_operations", -(1 << 31)) == "(not asked)"
+    assert explain.meaning("Metadata", "topic_authorized_operations", -(1 << 31)) == "(not requested)"
     assert explain.meaning("FindCoordinator", "key_type", True) == ""
 
 

@@ -219,8 +219,8 @@ def test_a_draft_is_not_what_shipped() -> None:
     ("name", "kind", "version", "error", "text"),
     [
         ("kip-4.DescribeTopix", "request", 0, UnknownApi, "did you mean 'kip-4.DescribeTopic'?"),
-        ("Metadata", "request", 1, UnknownApi, "no draft is named 'Metadata'"),
-        ("kip-35.Metadata", "request", 0, UnknownVersion, "version 0 is not known, only 1"),
+        ("Metadata", "request", 1, UnknownApi, "there is no draft 'Metadata'"),
+        ("kip-35.Metadata", "request", 0, UnknownVersion, "version 0 is not known; known versions: 1"),
     ],
 )
 def test_unknown_drafts(name: str, kind: str, version: int, error: type[Exception], text: str) -> None:

@@ -120,7 +120,7 @@ def test_the_first_message_is_the_default():
 def test_values_that_do_not_fit(data):
     found = view(data, registry=source(), topic="orders")
     assert (found.kind, found.text) == ("hex", data.hex())
-    assert found.note.startswith("does not fit shop.Order: ")
+    assert found.note.startswith("does not match shop.Order: ")
 
 
 def test_nesting_is_bounded():
@@ -169,17 +169,17 @@ def test_two_schemas_may_define_the_same_name():
     ("data", "message", "text"),
     [
         (b"\xff\xff", None, "orders.desc: not a descriptor set"),
-        (b"", None, "orders.desc: no message is defined there"),
-        (a_set(), "shop.Ordre", "no message is named shop.Ordre; shop/order.proto has shop.Empty, shop.Order"),
+        (b"", None, "orders.desc: it does not define any messages"),
+        (a_set(), "shop.Ordre", "there is no message shop.Ordre; shop/order.proto has shop.Empty, shop.Order"),
         (
             descriptor_pb2.FileDescriptorSet(file=files()[1:]).SerializeToString(),
             None,
-            "shop/line.proto is imported and not there; make the set with protoc --include_imports",
+            "shop/line.proto is imported but missing; create the set with protoc --include_imports",
         ),
         (
             a_set(descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["google/protobuf/../os.proto"])),
             None,
-            "google/protobuf/../os.proto is imported and not there",
+            "google/protobuf/../os.proto is imported but missing",
         ),
         (a_set(descriptor_pb2.FileDescriptorProto(name="x.proto", dependency=["x.proto"])), None, "orders.desc: "),
     ],
@@ -191,7 +191,7 @@ def test_bad_descriptor_sets(data, message, text):
 
 
 def test_a_message_is_chosen_in_protobuf_only():
-    with pytest.raises(SchemaError, match="chosen in Protobuf only"):
+    with pytest.raises(SchemaError, match="only Protobuf schemas"):
         read_schema("a.avsc", b'"string"', "shop.Order")
 
 

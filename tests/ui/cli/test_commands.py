@@ -126,7 +126,7 @@ def test_import_shows_what_a_release_changes(run, tmp_path):
     same = run("schema", "import", jars["kafka-clients-4.3.1.jar"])
     assert same.returncode == 0 and "0 differences" in same.stdout and "0 schema files would change" in same.stdout
     kept = run("schema", "import", jars["kafka-clients-4.4.0.jar"], "--keep")
-    assert "version 3 has other names: generation_id -> generation_id_or_member_epoch" in kept.stdout
+    assert "version 3 has different names: generation_id -> generation_id_or_member_epoch" in kept.stdout
     assert "0 schema files would change" in kept.stdout, kept.stdout
     older = run("schema", "import", jars["kafka-clients-3.9.1.jar"], "-o", tmp_path / "schema")
     assert "ALARM ReadShareGroupStateSummaryResponse" in older.stdout

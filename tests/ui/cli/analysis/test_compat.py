@@ -38,7 +38,7 @@ def test_captures_merge_and_the_worst_comes_first(run, old, new):
     assert done.stdout.index("old-app") < done.stdout.index("new-app")
     assert "Kafka 4.0 dropped Fetch v2 (KIP-896)" in done.stdout and "10.1.2.3" in done.stdout
     assert "1 request, from 2023-11-14 22:13:20Z" in done.stdout
-    assert "-> until then keep brokers of 3.9 or older" in done.stdout and "\x1b" not in done.stdout
+    assert "-> until then, keep brokers on 3.9 or older" in done.stdout and "\x1b" not in done.stdout
 
 
 def test_as_json(run, old):

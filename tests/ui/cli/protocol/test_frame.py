@@ -57,7 +57,7 @@ def test_a_preview_layout_is_read_when_its_release_is_named(run):
 def test_numbers_have_their_names_beside_them(run):
     frame = decoder.encode_response(3, 12, {"topics": [{"error_code": 6, "name": "t"}]}, correlation_id=1)
     shown = run("decode", "--hex", frame.hex(), "--response", "--api", "Metadata", "--api-version", 12).stdout
-    assert "error_code: 6 NOT_LEADER_OR_FOLLOWER" in shown and "topic_authorized_operations: -2147483648 (not asked)" in shown
+    assert "error_code: 6 NOT_LEADER_OR_FOLLOWER" in shown and "topic_authorized_operations: -2147483648 (not requested)" in shown
     frame = decoder.encode_request(1, 12, {"isolation_level": 1, "session_epoch": -1}, correlation_id=1)
     shown = run("decode", "--hex", frame.hex(), "--request").stdout
     for line in ("request_api_key: 1 Fetch", "isolation_level: 1 READ_COMMITTED", "session_epoch: -1 (no session)"):
