@@ -260,7 +260,7 @@ def test_a_fault_that_never_fires_fails_the_test(online: Session) -> None:
 
 def test_wrong_arguments_are_reported_where_they_are_written(online: Session, offline: Session) -> None:
     assert "no API is called 'Prodce', did you mean Produce?" in online.failure("test_a_wrong_fault")
-    assert "'=' alone means nothing" in online.failure("test_a_wrong_filter")
+    assert "'=' alone has no meaning" in online.failure("test_a_wrong_filter")
     assert "passthrough, record and not 'fial'" in offline.output
     assert "contents='ignore'): missing 1 required positional argument: 'file'" in offline.output
     # What is wrong is a line of the test: nothing is shown of the inside.

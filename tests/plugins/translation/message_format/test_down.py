@@ -141,7 +141,7 @@ def flipped(data, at):
     [
         (flipped(R.encode_batch(ROWS), 200), "CORRUPT_MESSAGE", "record batch at byte 0: the CRC is wrong"),
         (flipped(R.encode_batch(ROWS), 16), "CORRUPT_MESSAGE", "magic 3 is unknown"),
-        (R.encode_batch(ROWS, record_count=41), "CORRUPT_MESSAGE", "41 records were announced"),
+        (R.encode_batch(ROWS, record_count=41), "CORRUPT_MESSAGE", "41 records declared"),
         (R.encode_batch([Record(0, 0, None, bytes(30 << 20))], codec=4), "MESSAGE_TOO_LARGE", "more than"),
     ],
     ids=["crc", "magic", "count", "bomb"],
