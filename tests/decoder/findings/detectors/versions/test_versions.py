@@ -79,7 +79,7 @@ def test_the_broker_closes_the_connection_on_an_old_produce() -> None:
     assert finding.severity is Severity.HIGH
     assert "client 'shop' at 127.0.0.1" in finding.seen and "3 times instead of answering Produce v2" in finding.seen
     assert "it supports v3 to v13" in finding.seen  # although ApiVersions says 0 to 13 (KAFKA-18659)
-    assert "ApiVersions names v0 to v13" in finding.why
+    assert "ApiVersions lists v0 to v13" in finding.why
     assert "KIP-896" in finding.why and "EOF" in finding.why and "older" in finding.why
     assert "api_version" in finding.remedy and "broker.version.fallback" in finding.remedy
     about = finding.about
