@@ -25,19 +25,18 @@ TAKES = {"group": ["JoinGroup"], "transactions": ["InitProducerId"], "admin": ["
 
 HEAD = f"""# Compatibility
 
-Real clients on real brokers of many releases, directly and through the proxy. `make matrix` (`tests/matrix`) generates this page: each pair of a client
-and a broker runs the same small program both ways, and the recording is then decoded. `make matrix ARGS="--only kafkajs,2.8 --again"` runs some pairs;
-`ARGS=--json` prints every pair with its versions.
+Real clients on real brokers, directly and through the proxy. `make matrix` (`tests/matrix`) generates this page: each pair runs the same small
+program both ways, and the recording is then decoded. `make matrix ARGS="--only kafkajs,2.8 --again"` runs some pairs; `ARGS=--json` prints all with
+their versions.
 
 - **{LETTERS["group"]}** (group): produces plain and gzip records, consumes in a group; the next member resumes after the committed offsets
-- **{LETTERS["transactions"]}** (transactions): produces in transactions, one of which is aborted, and consumes with read_committed; commits group offsets too, if the
-  client supports that
+- **{LETTERS["transactions"]}** (transactions): produces in transactions, aborts one, consumes with read_committed; commits group offsets if the client can
 - **{LETTERS["admin"]}** (admin): creates a topic with a setting, describes it, and deletes it
 
-Letters before an arrow are the steps that gave the right result directly; letters after it, where there are more, with `--translate`
-([translation](translation.md)). A dash means that nothing worked, an empty cell that the pair was not tested. kcat creates no topics; kafka-go has no
-transactional producer, and Java before 0.11 has neither transactions nor an admin client. Translation cannot add what a broker lacks: groups before
-0.9 (0.8.2 has no JoinGroup), topic creation by request before 0.10.1, topic settings and transactions before 0.11."""
+Letters mean correct results directly; after an arrow, with `--translate` ([translation](translation.md)), if that achieves more. A dash means that
+nothing worked, an empty cell that the pair was not tested. kcat creates no topics; kafka-go has no transactional producer, and Java before 0.11 has
+neither transactions nor an admin client. Translation cannot add what a broker lacks: groups before 0.9 (0.8.2 has no JoinGroup), topic creation by
+request before 0.10.1, topic settings and transactions before 0.11."""
 
 ON_TODAYS_JAVA = """ZooKeeper runs with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that it loads) and `zookeeper.4lw.commands.whitelist=ruok`
 (needed since 3.5). Kafka up to 0.10.2 needs the jar of `javax.xml.bind`, which Java 11 removed. Kafka 2.2 and 2.3 do not start on Java 14 or newer:
@@ -61,7 +60,8 @@ def document(everything: dict[str, Any]) -> str:
     lines += ["", totals(list(pairs.values())), ""]
     if missing:
         lines += [f"Left out here: {'; '.join(missing)}.", ""]
-    lines += ["## Brokers", "", *(f"- {start(broker, everything['brokers'])}" for broker in BROKERS), "", ON_TODAYS_JAVA, ""]
+    javas = ", ".join(sorted({known["java"] for known in everything["brokers"].values() if "failed" not in known}))
+    lines += ["## Brokers", "", f"On Java {javas}:", "", *(f"- {start(broker, everything['brokers'])}" for broker in BROKERS), "", ON_TODAYS_JAVA, ""]
     lines += ["## Versions", "", "API versions of the requests, on all brokers, without translation.", ""]
     for client in CLIENTS:
         if versions := united(pairs, client.name):
@@ -112,7 +112,7 @@ def start(broker: Broker, brokers: dict[str, Any]) -> str:
         return f"{how}; not tried"
     known = brokers[broker.name]
     if "failed" not in known:
-        return f"{how}, on Java {known['java']}"
+        return how
     log = "\n  ".join(anonymous(line)[:150] for line in known["failed"].splitlines()[:5])
     return f"{how} does not start on Java {known['java']}:\n\n  ```\n  {log}\n  ```\n"
 
@@ -152,11 +152,11 @@ def failures(outcomes: dict[str, Result]) -> list[str]:
     for pair, stages in outcomes.items():
         client, _, broker = pair.partition(" on ")
         if "broken" in stages:
-            where[anonymous(stages["broken"]), client][broker].append("all")
+            where[anonymous(stages["broken"], 140), client][broker].append("all")
         for stage, good in succeeded(stages).items():
             if not good:
                 words = ": ".join((stages[stage].get("error", "another result"), stages[stage].get("text", "")))
-                where[anonymous(words), client][broker].append(stage)
+                where[anonymous(words, 140), client][broker].append(stage)
     clients: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for (words, client), places in where.items():
         brokers: dict[str, list[str]] = defaultdict(list)
@@ -169,13 +169,13 @@ def failures(outcomes: dict[str, Result]) -> list[str]:
     ] or ["Nothing."]
 
 
-def anonymous(text: str) -> str:
+def anonymous(text: str, width: int = 180) -> str:
     """Words without what differs from run to run, on one line, and no longer than needed."""
     text = re.sub(r"(127\.0\.0\.1|localhost)(:\d+|/\d+)", "BROKER", text).replace("127.0.0.1", "HOST")
     text = re.sub(r"\bm[0-9a-f]{10}\b", "RUN", text)
     text = re.sub(r"/tmp/[\w/.-]+", "FILE", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ ", "", text).replace("`", "'")
-    return textwrap.shorten(text, 180, placeholder=" …")
+    return textwrap.shorten(text, width, placeholder=" …")
 
 
 def findings(results: Iterable[Result]) -> list[str]:
