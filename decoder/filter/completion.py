@@ -140,7 +140,7 @@ def _candidates(context: _Context, part: str, text: str) -> Iterator[Offer]:
         yield Offer("req.", "path", "a field of the request")
         yield Offer("resp.", "path", "a field of the response")
         yield Offer("not", "word", "the opposite")
-        yield Offer("any(", "word", "any value at a path, such as any(resp.topics[*].error_code != 0)")
+        yield Offer("any(", "word", "at least one value at a path, such as any(resp.topics[*].error_code != 0)")
         yield Offer("all(", "word", "every value at a path")
         if part:
             for name, field in fields.BY_NAME.items():

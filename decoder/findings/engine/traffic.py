@@ -110,7 +110,7 @@ class ClientConnection:
     @property
     def who(self) -> str:
         """The client as text: ``client 'stock-1' (librdkafka 2.3.0) at 10.0.0.5``."""
-        name = f"client {self.client_id!r}" if self.client_id else "a client without client id"
+        name = f"client {self.client_id!r}" if self.client_id else "a client without a client id"
         return f"{name}{f' ({self.software})' if self.software else ''} at {self.client_host or 'an unknown address'}"
 
     @property

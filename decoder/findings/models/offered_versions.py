@@ -36,8 +36,8 @@ class VersionFit(Enum):
     UNKNOWN = "it is unknown what the broker offers"
     IGNORED = "the broker does not offer it on this connection"
     ELSEWHERE = "this broker does not offer it, another one of its cluster does"
-    OUTSIDE = "the broker does not serve it, and did not report that on this connection"
-    NOWHERE = "it is unknown what the broker offers, and no current release serves it"
+    OUTSIDE = "the broker does not support it, and did not report that on this connection"
+    NOWHERE = "it is unknown what the broker offers, and no current release supports it"
 
 
 class VersionCheck(NamedTuple):

@@ -165,7 +165,7 @@ class _UnknownTopic:
 class UnknownTopicLoop(Detector):
     id = "unknown-topic-loop"
     severity = Severity.MEDIUM
-    title = "a topic that does not exist is requested again and again"
+    title = "clients repeatedly request a topic that does not exist"
     why = (
         "producers wait for the topic for max.block.ms (Java 60 s; librdkafka: message.timeout.ms), consumers wait "
         "without an error; meanwhile each client asks again every retry.backoff.ms. A principal without DESCRIBE on "
@@ -219,8 +219,8 @@ class UnknownTopicLoop(Detector):
             else:
                 finding.severity = Severity.LOW
             finding.seen = (
-                f"{case.conn.who} asked for topic {key[1]!r} {times(case.count)} in {duration(lasting)} and was answered "
-                f"{finding.about['error']} by {case.conn.where}{end}"
+                f"{case.conn.who} asked for topic {key[1]!r} {times(case.count)} in {duration(lasting)} and got "
+                f"{finding.about['error']} from {case.conn.where}{end}"
             )
 
 
@@ -277,8 +277,8 @@ class TopicMadeByAsking(Detector):
     severity = Severity.INFO
     title = "a topic was created because a client asked for it (auto.create.topics.enable)"
     why = (
-        "with auto.create.topics.enable, a mistyped name creates a topic, and it gets the broker's num.partitions and "
-        "default.replication.factor instead of planned values."
+        "with auto.create.topics.enable, a mistyped name creates a topic with the broker's num.partitions and "
+        "default.replication.factor instead of the planned values."
     )
     remedy = (
         "to prevent this, set auto.create.topics.enable=false on the brokers and allow.auto.create.topics=false on "

@@ -130,10 +130,10 @@ def _without_leader(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[
 class LeaderlessPartition(_PartitionHealth):
     id = "partition-without-leader"
     severity = Severity.HIGH
-    title = "a partition that has no leader for longer than an election takes"
+    title = "a partition has no leader for longer than an election takes"
     FAULT = _Fault(_without_leader, sightings=2, lasting_ns=5 * SECOND)
     why = (
-        "all replicas in sync are down or offline, so nothing can be written to or read from these partitions; "
+        "all in-sync replicas are down or offline, so nothing can be written to or read from these partitions; "
         "clients wait and retry until delivery.timeout.ms or forever."
     )
     remedy = (
@@ -169,8 +169,8 @@ class ReplicasOutOfSync(_PartitionHealth):
         "producers get NOT_ENOUGH_REPLICAS, and one more broker failure may leave a partition without a leader."
     )
     remedy = (
-        "check whether these brokers are up, their disks, and replica.lag.time.max.ms (30 s); a restarted broker "
-        "catches up by itself"
+        "check whether these brokers are up, and check their disks and replica.lag.time.max.ms (30 s); a restarted "
+        "broker catches up by itself"
     )
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
@@ -194,14 +194,14 @@ def _not_preferred(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[i
 class LeaderNotPreferred(_PartitionHealth):
     id = "leader-not-preferred"
     severity = Severity.INFO
-    title = "partitions led by another replica than the preferred one, which is in sync"
+    title = "partitions whose leader is not the preferred replica, although that is in sync"
     FAULT = _Fault(_not_preferred)
 
     LONG_NS = 600 * SECOND
     """The controller checks every leader.imbalance.check.interval.seconds (5 min)."""
     why = (
         "the first replica of an assignment is the preferred leader; when it leads, load is spread as planned. After "
-        "a broker was down, other brokers lead its partitions and carry its load until they give leadership back."
+        "a broker has been down, other brokers lead its partitions and carry its load until they give leadership back."
     )
     remedy = (
         "with auto.leader.rebalance.enable=true, brokers give leadership back within 5 minutes if more than "
@@ -214,7 +214,7 @@ class LeaderNotPreferred(_PartitionHealth):
         leader, preferred = report.faults[place]
         report.finding.severity = Severity.LOW if report.longest_ns >= self.LONG_NS else Severity.INFO
         report.finding.seen = (
-            f"{len(report.faults)} of {report.shown} partitions are led by another replica than the preferred one: {place[0]}-{place[1]} "
-            f"by broker {leader} instead of broker {preferred}, which is in sync"
+            f"{len(report.faults)} of {report.shown} partitions are led by a replica other than the preferred one: "
+            f"{place[0]}-{place[1]} by broker {leader} instead of broker {preferred}, which is in sync"
             + (f", for {duration(report.longest_ns)}" if report.longest_ns else "")
         )

@@ -117,8 +117,8 @@ class Throttled(Detector):
             "",
             "show the quotas: kafka-configs.sh --describe --entity-type clients (and users); raise one: "
             f"kafka-configs.sh --alter --entity-type clients --entity-name {conn.client_id or '...'} --add-config "
-            f"{quota}=...; or send less: use compression.type=zstd with linger.ms=20 and a bigger batch.size, smaller "
-            "records, and no clients that share an id and so its quota",
+            f"{quota}=...; or send less: use compression.type=zstd with linger.ms=20 and a bigger batch.size, send "
+            "smaller records, and do not let several clients share an id and its quota",
             quota=quota,
         )
 

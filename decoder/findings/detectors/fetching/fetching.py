@@ -245,7 +245,7 @@ class _Failing:
 class FetchErrorLoop(FetchDetector):
     id = "fetch-error-loop"
     severity = Severity.HIGH
-    title = "a partition whose fetches keep failing with the same error"
+    title = "fetches of a partition keep failing with the same error"
 
     COUNT = 5
     LASTING_NS = 5 * SECOND
@@ -316,7 +316,7 @@ class FetchErrorLoop(FetchDetector):
             finding.about["partition"] = min(case.partitions)
             where = some((f"{finding.about['topic']}-{p}" for p in case.partitions), 4)
             finding.seen = (
-                f"{case.conn.who} is refused {where} by {case.conn.where} with {finding.about['error']}, "
+                f"{case.conn.where} refuses fetches of {where} by {case.conn.who} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
             )
 

@@ -77,8 +77,8 @@ class RebalanceStorm(GroupDetector):
         why = ", ".join(f"{cause} ({count})" for cause, count in causes.most_common(4))
         by = f"; most often by {clients.most_common(1)[0][0]}" if clients else ""
         seen = (
-            f"group {call.group_id!r} with up to {members} member{'s' * (members > 1)} formed {len(known)} generations in {duration(span)} "
-            f"(now {call.group.generation}). Because {why}{by}"
+            f"group {call.group_id!r} with up to {members} member{'s' * (members > 1)} formed {len(known)} "
+            f"generations in {duration(span)} (now {call.group.generation}), because {why}{by}"
         )
         group = call.group
         finding = self.report(group, call.exchange, group=call.group_id)

@@ -106,7 +106,7 @@ class FencedInstance(GroupDetector):
             self._kept_out[group, instance] = call.conn.identity
         # KIP-848 refuses a new process until the session of a dead member expires.
         alive = any(m.instance_id == instance and m.conn is not call.conn and not m.closed_ns for m in group.live)
-        other = f", which {some(others)} uses too" if others else ""
+        other = f", which is also used by {some(others)}" if others else ""
         name = facts.error_name(call.error)
         self.report(
             (group, instance, call.error),

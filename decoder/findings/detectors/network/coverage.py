@@ -79,12 +79,12 @@ class NotInTheCapture(Detector):
         if finding.count == 1:
             finding.seen = (
                 f"{first.api} v{first.api_version} of {conn.who} to {conn.where} has no answer in the capture, which "
-                f"shows nothing of that connection during its last {duration(silent_ns)}, and not its end"
+                f"shows nothing of that connection during its last {duration(silent_ns)} and does not show its end"
             )
         else:
             finding.seen = (
-                f"the capture shows no further traffic or end of {several(finding.count, 'connection')} to "
-                f"{conn.where} while a request waits"
+                f"the capture shows neither further traffic nor the end of {several(finding.count, 'connection')} to "
+                f"{conn.where}, although a request is waiting"
             )
 
     def _count_once(

@@ -127,9 +127,9 @@ class TinyBatches(ProduceDetector):
             "(batch.size), when linger.ms is over, or when the application flushes."
         )
         remedy = (
-            "set linger.ms to 20 to 100 (Java's default is 0 before 4.0 and 5 since, KIP-1030; librdkafka's is 5; "
-            "kafka-python: linger_ms, default 0) and batch.size to 65536 or more, and do not call flush() or get() "
-            "after each record: use callbacks"
+            "set linger.ms to a value from 20 to 100 (Java's default is 0 before 4.0 and 5 since, KIP-1030; "
+            "librdkafka's is 5; kafka-python: linger_ms, default 0) and batch.size to 65536 or more, and do not call "
+            "flush() or get() after each record: use callbacks"
         )
         if scattered:
             why += " Here, records without a key are spread over all partitions instead of filling one batch (KIP-480)."
@@ -143,7 +143,7 @@ class TinyBatches(ProduceDetector):
 class Uncompressed(ProduceDetector):
     id = "uncompressed-batches"
     severity = Severity.LOW
-    title = "a producer sends much compressible data without compression (compression.type)"
+    title = "a producer sends a lot of compressible data without compression (compression.type)"
     apis = frozenset({PRODUCE})
     why = (
         "The producer's codec applies to network, replication, disk and consumers alike: brokers store the batch as "

@@ -147,8 +147,8 @@ class _Checked(NamedTuple):
     @property
     def what(self) -> str:
         """Both CRCs as text."""
-        crc = f"CRC is {self.entry.crc:#010x} and that of its bytes {self.entry.crc_computed:#010x}"
-        return f"its {crc}" if self.inside is None else f"inside a compressed message one's {crc}"
+        crc = f"CRC is {self.entry.crc:#010x}, but that of its bytes is {self.entry.crc_computed:#010x}"
+        return f"its {crc}" if self.inside is None else f"inside a compressed message, a message's {crc}"
 
 
 def _checked(data: bytes, most: int) -> Iterator[_Checked]:

@@ -58,7 +58,7 @@ class AcksNone(_AcksDetector):
         "(the offset in its callback is -1)."
     )
     remedy = (
-        "Java and kafka-python: acks=all (Java's default since 3.0, KIP-679) or acks=1; librdkafka: "
+        "set acks=all (Java, where it is the default since 3.0, KIP-679, and kafka-python) or acks=1; librdkafka: "
         "request.required.acks=all. Keep 0 only where losing records is acceptable"
     )
     CLOSED_AFTER_NS = SECOND
@@ -177,7 +177,7 @@ class TooLarge(ProduceDetector):
         finding.seen = (
             f"{conn.where} refuses batches of {conn.who} for {part.at} with {error_name(error)} ({times(finding.count)}): "
             f"the largest has {size(about['refused_bytes'])}"
-            + (f", up to {size(taken)} were taken" if taken else "")
+            + (f", up to {size(taken)} were accepted" if taken else "")
             + (", and it is a single record" if alone else "")
         )
 
@@ -220,7 +220,7 @@ REFUSALS: dict[int, RefusalMeaning] = {
         ),
         "INVALID_REQUIRED_ACKS": (
             _HIGH,
-            "acks must be 0, 1 or -1 (all); brokers refuse numbers above 1 since 0.9.",
+            "acks must be 0, 1 or -1 (all); brokers have refused higher values since 0.9.",
             "set acks=all (librdkafka: request.required.acks=all)",
         ),
         "INVALID_RECORD": (

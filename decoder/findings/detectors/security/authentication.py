@@ -181,7 +181,7 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
     """Why a mechanism fails, and what to do, by the broker's message."""
     if _CLOCK.search(reason):
         return (
-            "The broker considers the token or ticket expired or not yet valid: it has expired, or the clocks of "
+            "The broker does not consider the token or ticket valid at this time: it has expired, or the clocks of "
             "client, broker and issuer disagree.",
             "compare the clocks (NTP) of client, broker and issuer; let the client fetch a new token before the old "
             "one expires (Java: sasl.login.refresh.*, librdkafka: oauthbearer token refresh callback); "

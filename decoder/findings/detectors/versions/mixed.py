@@ -31,7 +31,7 @@ class MixedVersions(Detector):
         "that uses the first broker's answer for all will fail at the others. If brokers differ for long, or "
         "something in between edits ApiVersions, behaviour depends on which broker leads a partition."
     )
-    remedy = "finish the upgrade; see whether clients have problems because of it under `version-of-another-broker`"
+    remedy = "finish the upgrade; `version-of-another-broker` shows whether it causes problems for clients"
 
     def setup(self) -> None:
         self._offers = self.traffic.model(OfferedVersions)

@@ -93,7 +93,7 @@ class RemovedVersions(Detector):
         finding.about["versions"] = [[facts.api_name(k), v] for k, v in sorted(counts)]
         finding.seen = (
             f"{conn.who} sent {several(finding.count, 'request')} in versions that Kafka {TARGET} dropped: "
-            f"{used}{more}; {conn.where} still takes them"
+            f"{used}{more}; {conn.where} still accepts them"
         )
         finding.severity = Severity.MEDIUM if stays else Severity.INFO
         broken = "Kafka 4.0 removed the oldest versions (KIP-896); a 4.x broker closes the connection on them."
