@@ -99,7 +99,7 @@ def configure(level: int, file: Path | None = None) -> None:
             os.close(os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
             handler = logging.FileHandler(file, encoding="utf-8")
         except OSError as error:
-            raise BarnabasError(f"--log-file {file} cannot be written: {error.strerror or error}; name another file") from None
+            raise BarnabasError(f"--log-file {file} cannot be written: {error.strerror or error}; choose another file") from None
         handler.setFormatter(JsonLines())
     for old in _log.handlers[1:]:
         _log.removeHandler(old)

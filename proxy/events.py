@@ -98,7 +98,7 @@ class ListenerFailed(Event):
     @property
     def text(self) -> str:
         others = f" and {self.brokers - 1} more" if self.brokers > 1 else ""
-        return f"no listener for broker {show(self.broker)}{others}: {self.reason}; clients reach it past the proxy"
+        return f"no listener for broker {show(self.broker)}{others}: {self.reason}; clients connect to it directly, past the proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Capped(Event):
     @property
     def text(self) -> str:
         return (
-            f"{facts.api_name(self.api_key)} v{self.offered} contains broker addresses, and this version of Barnabas does "
+            f"{facts.api_name(self.api_key)} v{self.offered} contains broker addresses, but this version of Barnabas does "
             f"not know it: clients are offered v{self.capped}; upgrade Barnabas, or run `barnabas schema import`"
         )
 
@@ -274,7 +274,7 @@ class MeterListening(Event):
 class ShutdownAsked(Event):
     """Somebody asked over the control API to stop the proxy."""
 
-    template = "stopping on request of the control API"
+    template = "stopping: requested over the control API"
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +423,7 @@ class ProxyFailed(Event):
 
     warning = True
     reason: str
-    template = "the proxy ends: {reason}"
+    template = "the proxy stops: {reason}"
 
 
 # -- limits, workers, and clients whose broker cannot be reached -----------------------------------------------------
@@ -661,7 +661,7 @@ class LoggedIn(Event):
     @property
     def text(self) -> str:
         who = f" as {self.username}" if self.username else ""
-        again = f", again before each {self.lifetime_ms / 1000:g} s end" if self.lifetime_ms else ""
+        again = f", again every {self.lifetime_ms / 1000:g} s at the latest" if self.lifetime_ms else ""
         return f"logged in at {show(self.broker)}{who} with {self.mechanism}{again}"
 
 
@@ -674,7 +674,7 @@ class LoginFailed(Event):
     broker: Address
     mechanism: str
     reason: str
-    template = "connection {connection}: no login at {broker} with {mechanism}: {reason}"
+    template = "connection {connection}: login at {broker} with {mechanism} failed: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -705,8 +705,8 @@ class NotTranslated(Event):
     @property
     def text(self) -> str:
         return (
-            f"connection {self.connection}: ended, as {facts.api_name(self.api_key)} v{self.api_version} cannot be "
-            f"given to the other side: {self.reason}"
+            f"connection {self.connection}: ended, because {facts.api_name(self.api_key)} v{self.api_version} cannot be "
+            f"passed to the other side: {self.reason}"
         )
 
 
@@ -723,7 +723,7 @@ class NotHonoured(Event):
         few = ", ".join(self.missing[:_FEW])
         more = f" and {len(self.missing) - _FEW} more" if len(self.missing) > _FEW else ""
         return (
-            f"clients are offered {self.profile}, without what this broker does not serve: {few}{more}; "
+            f"clients are offered {self.profile}, except what this broker does not serve: {few}{more}; "
             "--translate bridges versions"
         )
 
@@ -740,7 +740,7 @@ class OffersLearned(Event):
     @property
     def text(self) -> str:
         if self.release:
-            return f"{show(self.broker)} has no ApiVersions: taken for Kafka {self.release}"
+            return f"{show(self.broker)} has no ApiVersions: treated as Kafka {self.release}"
         return f"{show(self.broker)} offers {self.apis} APIs"
 
 
@@ -768,7 +768,7 @@ class PluginsKept(Event):
 
     warning = True
     reason: str
-    template = "{reason}; the plugins stay as they were"
+    template = "{reason}; the old plugins stay in effect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -906,7 +906,7 @@ class FlightStands(Event):
         limits = [span(self.seconds)] if self.seconds is not None else []
         limits += [size(self.bytes)] if self.bytes is not None else []
         kept = ", at most ".join(limits)
-        return f"flight recorder: the last {kept} are kept, and written into {self.directory} when asked for"
+        return f"flight recorder: the last {kept} are kept, and written into {self.directory} on request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -921,7 +921,7 @@ class FlightShort(Event):
     @property
     def text(self) -> str:
         return (
-            f"the flight recorder holds the last {self.seconds:.0f} s, not {span(self.wanted)}: {size(self.bytes)} are "
+            f"the flight recorder holds the last {self.seconds:.0f} s, not {span(self.wanted)}: {size(self.bytes)} is "
             f"full by then; give it more with --flight-keep {span(self.wanted)},SIZE"
         )
 
@@ -937,7 +937,7 @@ class FlightWanted(Event):
     time_ns: int
     about: Mapping[str, Any]
     others: int = 0
-    template = "flight recording wanted: {reason}"
+    template = "flight recording requested: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -979,7 +979,7 @@ class FlightCounted(Event):
     """So many reasons came too soon after the last flight recording, or when there were enough."""
 
     count: int
-    template = "{count} more reasons for a flight recording were only counted"
+    template = "{count} more triggers of a flight recording were only counted"
 
 
 def encode(event: Event) -> bytes:

@@ -139,8 +139,8 @@ class _Comparison:
             return []
         return [
             f"{count} of the differences {'concerns' if count == 1 else 'concern'} {', '.join(sorted(names))}, which "
-            f"{' and '.join(sorted(apis))} changed in A only. If B is a replay of A, it left out what alters or deletes; "
-            f"barnabas replay --include-admin sends it{SHARE_GROUPS if of_share_groups else ''}"
+            f"{' and '.join(sorted(apis))} changed in A only. If B is a replay of A, it left out requests that alter or delete; "
+            f"barnabas replay --include-admin sends them{SHARE_GROUPS if of_share_groups else ''}"
         ]
 
     # --- versions --------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class _Comparison:
                     seen.api,
                     client,
                     scope,
-                    "another order",
+                    "a different order",
                     "",
                     "",
                     [seen.number],

@@ -24,7 +24,7 @@ class OutputExists(BarnabasError, FileExistsError):
     """The output exists already, and may not be replaced."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(errno.EEXIST, "it is there already", str(path))
+        super().__init__(errno.EEXIST, "it already exists", str(path))
 
 
 @contextmanager

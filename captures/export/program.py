@@ -36,7 +36,7 @@ def program(exchange: Exchange, values: bool = False) -> str:
         [
             f'"""{_title(exchange)}.',
             "",
-            "    python THIS_FILE HOST:PORT        asks that broker, and prints what it answers",
+            "    python THIS_FILE HOST:PORT        sends it to that broker, and prints the response",
             *_remarks(asked, values),
             '"""',
             "",
@@ -65,10 +65,10 @@ def case(exchange: Exchange, values: bool = False) -> str:
     """A pytest case: the broker at ``BARNABAS_BROKER`` has to answer as the recorded one did. Raises NoProgram."""
     asked = _request(exchange)
     if _wants_no_answer(asked):
-        raise NoProgram("no answer is due (acks=0), so there is nothing to assert on; use --as python")
+        raise NoProgram("no response is expected (acks=0), so there is nothing to assert on; use --as python")
     answered = exchange.response_message
     if answered is None:
-        why = f"its answer cannot be decoded ({exchange.cut or exchange.undecoded})" if exchange.response else "it has no answer"
+        why = f"its response cannot be decoded ({exchange.cut or exchange.undecoded})" if exchange.response else "it has no response"
         raise NoProgram(f"{why}, so there is nothing to assert on; use --as python")
     name = f"test_{asked.api.lower()}_v{asked.api_version}_is_answered_as_recorded"
     return "\n".join(
@@ -77,7 +77,7 @@ def case(exchange: Exchange, values: bool = False) -> str:
             "",
             "    BARNABAS_BROKER=HOST:PORT pytest THIS_FILE",
             "",
-            "Ids, epochs, offsets, times and addresses are left out: another broker has other ones.",
+            "Ids, epochs, offsets, times and addresses are left out, because they differ on every broker.",
             *_remarks(asked, values),
             '"""',
             "",
@@ -95,7 +95,7 @@ def case(exchange: Exchange, values: bool = False) -> str:
             "",
             f"def {name}():",
             '    broker = os.environ.get("BARNABAS_BROKER")',
-            '    assert broker, "set BARNABAS_BROKER=HOST:PORT, the broker to ask"',
+            '    assert broker, "set BARNABAS_BROKER=HOST:PORT, the broker to send it to"',
             '    name, _, number = broker.rpartition(":")',
             '    answer = stable(ask(name.strip("[]"), int(number)))',
             '    assert {path: answer.get(path, "(absent)") for path in EXPECTED} == EXPECTED',
@@ -125,11 +125,11 @@ def ask(host, port):
         answer = exactly(connection, int.from_bytes(exactly(connection, 4), "big"))
     try:
         return decoder.decode_response(answer, api_key=API_KEY, api_version=API_VERSION)
-    except decoder.TrailingBytes as fault:  # all fields are there, and something behind them
+    except decoder.TrailingBytes as fault:  # all fields are there, and extra bytes follow
         return fault.message'''.splitlines()
 _SEND = '''\
 def send(host, port):
-    """Send the request; no answer is due (acks=0)."""
+    """Send the request; no response is expected (acks=0)."""
     frame = decoder.encode_request(
         API_KEY, API_VERSION, FIELDS, correlation_id=CORRELATION_ID, client_id=CLIENT_ID
     )
@@ -138,7 +138,7 @@ def send(host, port):
         connection.shutdown(socket.SHUT_WR)
         connection.recv(1)  # until the broker has read it and ends the connection'''.splitlines()
 _PRINT = ['    print(json.dumps(present(ask(name.strip("[]"), int(number))), indent=2))']
-_NO_ANSWER = '    print(json.dumps("sent; no answer is due (acks=0)"))'
+_NO_ANSWER = '    print(json.dumps("sent; no response is expected (acks=0)"))'
 
 
 class _Code:
@@ -182,11 +182,11 @@ def _title(exchange: Exchange) -> str:
 def _remarks(asked: Message, values: bool) -> list[str]:
     found = []
     if secret_paths(Direction.REQUEST, asked.api_key):
-        found.append("Secrets are stars here: put your own in their place.")
+        found.append("Secrets are masked with stars: replace them with your own.")
     if any(field.type == "records" for field in _fields(asked.plan.root)) and not values:
-        found.append("Keys and values of records are stars here; --show-values writes those that were recorded.")
+        found.append("Keys and values of records are masked with stars; --show-values writes the recorded ones.")
     if asked.trailing:
-        found.append(f"{len(asked.trailing)} bytes behind the request's end are left out.")
+        found.append(f"{len(asked.trailing)} bytes after the request's end are left out.")
     return ["", *(line for text in found for line in textwrap.wrap(text, _WIDTH))] if found else []
 
 

@@ -207,7 +207,7 @@ def compare(exchange: Exchange, direction: Direction, found: list[Any], malforme
     if not differences:
         return FrameComparison(CrosscheckOutcome.AGREED, compared, "", differences)
     if _encodes_again(exchange, message, asked):
-        why = "what Barnabas read, encoded again by Kafka's definition of the message, gives these very bytes"
+        why = "what Barnabas read, encoded again by Kafka's definition of the message, gives exactly these bytes"
         return FrameComparison(CrosscheckOutcome.WIRESHARK, compared, why, differences)
     why = "what Barnabas read does not give the same bytes when it is encoded again"
     return FrameComparison(CrosscheckOutcome.BARNABAS, compared, why, differences)

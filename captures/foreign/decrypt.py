@@ -67,7 +67,7 @@ def decrypted(sources: list[CaptureSource], keylog: Path | None) -> list[Capture
         wireshark = Wireshark()
     except WiresharkError as error:
         if keylog is None:
-            holding[0].note = f"it holds TLS secrets, but TLS connections cannot be decrypted: {error}"
+            holding[0].note = f"it contains TLS secrets, but TLS connections cannot be decrypted: {error}"
             return sources
         raise DecryptionError(f"--keylog needs tshark, which decrypts: {error}") from None
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:

@@ -174,10 +174,10 @@ class ForeignIndex:
         notes = [note for note in (self._source.note, scanner.windows.note, self._failed) if note]
         notes += foreign_notes(scanner.reassembler, scanner.lost, scanner.unread_so_far, self._ports)
         if scanner.windows.secrets:
-            notes.append("it holds TLS secrets: barnabas import decrypts with them")
+            notes.append("it contains TLS secrets: barnabas import decrypts with them")
         notes += unread_notes(scanner)
         if (self.index.count or scanner.unread_so_far) and not self.reading and not self._has_requests():
-            notes.append("only what brokers sent is in it: capture both directions to know which requests the answers are to")
+            notes.append("it contains only what brokers sent: capture both directions, so that responses can be matched to their requests")
         return notes
 
     def _has_requests(self) -> bool:

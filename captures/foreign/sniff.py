@@ -169,10 +169,10 @@ class Tap:
         while self.poll(0.05) and not self.began:
             if time.monotonic() > until:
                 self.close()
-                raise SniffError(f"{self.by} gives nothing from {self.interface}")
+                raise SniffError(f"{self.by} captures nothing on {self.interface}")
         if not self.began:
             self._process.wait()
-            raise SniffError(f"{self.by} cannot listen to {self.interface}: {self._words()}")
+            raise SniffError(f"{self.by} cannot listen on {self.interface}: {self._words()}")
 
     def _poll_program(self, seconds: float) -> bool:
         assert self._process is not None and self._process.stdout is not None
@@ -195,12 +195,12 @@ class Tap:
 
     def _listen(self) -> None:
         if self.interface == "any":
-            raise SniffError("all interfaces at once need dumpcap or tcpdump; or give one with --interface")
+            raise SniffError("capturing on all interfaces at once needs dumpcap or tcpdump; or give one with --interface")
         try:
             listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # nothing comes before it is bound
         except PermissionError:
             raise SniffError(
-                "listening to an interface needs root or CAP_NET_RAW: run it with sudo, or install dumpcap for your user"
+                "listening on an interface needs root or CAP_NET_RAW: run it with sudo, or install dumpcap for your user"
             ) from None
         except AttributeError:
             raise SniffError("this system has no packet sockets: install dumpcap or tcpdump") from None

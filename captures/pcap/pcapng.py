@@ -376,8 +376,8 @@ def _what_it_is(head: bytes) -> str:
     if not head:
         return "the file is empty, not a capture"
     for magic, text in (
-        (b"\x1f\x8b", "gzip data inside of gzip or zstd data; unpack it first, then open the result"),
-        (b"\x28\xb5\x2f\xfd", "zstd data inside of gzip or zstd data; unpack it first, then open the result"),
+        (b"\x1f\x8b", "gzip data inside gzip or zstd data; unpack it first, then open the result"),
+        (b"\x28\xb5\x2f\xfd", "zstd data inside gzip or zstd data; unpack it first, then open the result"),
         (b"PAR1", "a Parquet file, not a capture"),
         (b"BRNBIDX1", "a Barnabas index; open the .pcapng file next to it"),
         (b"BRNBSTR1", "a Barnabas string table; open the .pcapng file next to it"),

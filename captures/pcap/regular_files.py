@@ -32,7 +32,7 @@ def open_fd(path: AnyPath) -> int:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if kind != stat.S_IFREG:
             what = _KINDS.get(kind, "no file")
-            raise NotAFile(errno.EINVAL, f"it is {what} and not a file", os.fspath(path))
+            raise NotAFile(errno.EINVAL, f"it is {what}, not a file", os.fspath(path))
     except BaseException:
         os.close(fd)
         raise

@@ -23,7 +23,7 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
 _FREE, _EXPANSION = 256 << 20, 250
 """Limits of unpacking, in bytes and as a multiple of the file: captures shrink to about a tenth, bombs to nothing."""
-_BOMB = f"it unpacks to more than {_EXPANSION} times its size, which no capture does; if it is one, unpack it first"
+_BOMB = f"it unpacks to more than {_EXPANSION} times its size, which no capture does; if it is a capture, unpack it first"
 _HEAD_SIZE = 1 << 16
 Ends = frozenset[bytes]
 """Both ends of a connection, as `flows.Flow` has them."""

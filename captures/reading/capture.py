@@ -182,7 +182,7 @@ class Capture:
             self._find()
             if not self.segments:
                 reason = "; ".join(self._notes) or "it contains no .pcapng or .pcap file"
-                raise NotACapture(f"{path}: no capture: {reason}")
+                raise NotACapture(f"{path}: not a capture: {reason}")
         else:
             part = path.with_name(path.name + ".part")
             self._add(part if part.exists() and not path.exists() else path)

@@ -193,7 +193,7 @@ class DamageTolerantReader(CaptureReader):
                     raise ValueError
                 yield at, self.take(block)
             except ValueError:
-                self._leave_out(block.offset, at, "a block whose parts do not fit")
+                self._leave_out(block.offset, at, "a block whose parts do not fit together")
 
     def _make_interfaces(self) -> None:
         """Even if the head of the file is damaged, a segment has these interfaces."""
@@ -251,7 +251,7 @@ class DamageTolerantReader(CaptureReader):
         """Make the note, and report damaged spans in which every block is good: a stamp, a flag or a comment has changed."""
         for span in self.spans:
             if not span.sound and not any(span.start <= each.start < span.end for each in self.damage):
-                self.damage.append(Damage(span.start, span.end, "a time or a comment in here is not what was recorded"))
+                self.damage.append(Damage(span.start, span.end, "a time or a comment in this block is not what was recorded"))
         self.damage.sort()
         if not self.damage:
             return

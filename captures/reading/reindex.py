@@ -164,5 +164,5 @@ def payload(reader: CaptureReader, offset: int, size: int) -> tuple[bytes, tuple
         if missing <= 0:
             break
     if missing:
-        raise ValueError(f"{reader.name}: no frame of {size} bytes at byte {offset}: the index is not this file's")
+        raise ValueError(f"{reader.name}: no frame of {size} bytes at byte {offset}: the index belongs to another file")
     return b"".join(parts)[4:], comments

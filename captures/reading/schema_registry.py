@@ -114,7 +114,7 @@ class Registry:
             # In a compiled file the name is made up: imports go by the names that the references have.
             files = [_named_file(_compiled(text, name), file) for file, text in needed.items()]
             return file_descriptors([*files, _compiled(_text(answer, name), name)], name)
-        raise SchemaError(f"{name} is of the kind {kind!r}, which is not known")
+        raise SchemaError(f"{name} has the unknown type {kind!r}")
 
     def _references(self, answer: Mapping[str, Any], name: str, query: str) -> dict[str, str]:
         """The schemas that one needs, by the name it calls them, each behind those that it needs itself."""
@@ -127,12 +127,12 @@ class Registry:
     ) -> None:
         references = answer.get("references") or []
         if not isinstance(references, list):
-            raise SchemaError(f"{name}: {self.place} gave references in a form that is not known")
+            raise SchemaError(f"{name}: {self.place} returned references in an unknown form")
         for reference in references:
             try:
                 called, subject, version = reference["name"], reference["subject"], int(reference["version"])
             except (TypeError, KeyError, ValueError):
-                raise SchemaError(f"{name}: {self.place} gave references in a form that is not known") from None
+                raise SchemaError(f"{name}: {self.place} returned references in an unknown form") from None
             if called in begun:
                 continue
             if len(begun) >= MOST_REFERENCES:
@@ -169,7 +169,7 @@ class Registry:
                 why = (
                     "did not answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
                 )
-                raise _Unreachable(f"{self.place} cannot be asked: {why}") from None
+                raise _Unreachable(f"{self.place} cannot be reached: {why}") from None
             finally:
                 connection.close()
             if status not in (301, 302, 303, 307, 308):
@@ -251,7 +251,7 @@ def _bare(url: str) -> str:
 
 def _refusal(status: int, body: bytes) -> str:
     if status in (401, 403):
-        return f"refuses (HTTP {status}): credentials are needed, or these may not read schemas"
+        return f"refuses (HTTP {status}): credentials are needed, or these do not allow reading schemas"
     try:
         answer = json.loads(body)
         text = str(answer["message"])[:200]

@@ -80,7 +80,7 @@ class SegmentMap:
             left[more] -= MAX_PAYLOAD
         self._ends = ends
         if len(ends) and (int(ends[-1]) > size or bool((ends[:-1] > self._offsets[1:]).any())):
-            raise IndexMismatch("frames over frames")
+            raise IndexMismatch("overlapping frames")
 
     def between_frames(self) -> Iterator[ConnectionEvent]:
         """The events that are no requests or responses, in order."""

@@ -23,10 +23,10 @@ _AT_ONCE = frozenset({"s3", "gcs", "abfs"})
 """Stores where a file appears when all of it is there. Elsewhere it is written under a hidden name, and moved."""
 _CHUNK = 8 << 20
 _REMEDIES = {
-    "s3": "give the credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or the machine's role, and the "
+    "s3": "give the credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or the machine's role, and the "
     "URI ?region=... (&endpoint_override=HOST:PORT for a store that is not Amazon's)",
     "gs": "log in with: gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS; gs://anonymous@BUCKET/... "
-    "for what is public",
+    "for public data",
     "abfs": "log in with: az login, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
     "hdfs": "set JAVA_HOME, HADOOP_HOME (or ARROW_LIBHDFS_DIR, the folder of libhdfs.so) and "
     "CLASSPATH=$(hadoop classpath --glob)",
@@ -308,7 +308,7 @@ def _opened(uri: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError as error:
-        raise StorageError(f"{shown}: stores are read by pyarrow: {install('report')}") from error
+        raise StorageError(f"{shown}: reading from stores needs pyarrow: {install('report')}") from error
     asked = uri
     if _kind(uri) == "gs" and "retry_limit_seconds" not in parts.query:
         asked += f"{'&' if parts.query else '?'}retry_limit_seconds={_GS_SECONDS}"

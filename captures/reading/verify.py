@@ -46,7 +46,7 @@ class FileCheck:
             FINE: f"fine, {self.records} exchanges",
             REBUILT: f"index rebuilt, {self.records} exchanges: {self.index}",
             WRONG: self.index or "the segment is damaged",
-            LIVE: "is being recorded: not looked at",
+            LIVE: "is being recorded: not checked",
             FOREIGN: "not recorded by barnabas: it has no index file, and is read when it is opened",
             UNREADABLE: self.note,
         }[self.state]
@@ -130,7 +130,7 @@ def _compared(path: Path, encoder: IndexEncoder, is_damaged: bool) -> str:
         return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
     index = open_index(path)
     if index is None:
-        return "the index is not this segment's, or damaged"
+        return "the index belongs to another segment, or is damaged"
     try:
         if not index.head.flags:
             return "the index was not completed"
@@ -149,7 +149,7 @@ def _compared(path: Path, encoder: IndexEncoder, is_damaged: bool) -> str:
 def _different(found: bytes, made: bytes) -> str:
     size = RECORD.size
     if len(found) != len(made):
-        return f"it has {len(found) // size} records, and the segment {len(made) // size} exchanges"
+        return f"it has {len(found) // size} records, but the segment has {len(made) // size} exchanges"
     differing = [at // size for at in range(0, len(made), size) if found[at : at + size] != made[at : at + size]]
     pair = zip(Record._make(RECORD.unpack_from(found, differing[0] * size)), RECORD.unpack_from(made, differing[0] * size), strict=True)
     fields = [name for name, (one, other) in zip(Record._fields, pair, strict=True) if one != other]

@@ -31,10 +31,10 @@ _LARGEST_NOTE = 256 << 10
 _NOTE_TEXT = 2000
 _AUTOMATIC = ("filter", "finding")
 _KINDS = {
-    "filter": "a filter was true",
-    "finding": "something was found wrong",
-    "asked": "it was asked for",
-    "signal": "it was asked for by a signal",
+    "filter": "a filter matched",
+    "finding": "a problem was found",
+    "asked": "it was requested",
+    "signal": "it was requested by a signal",
 }
 
 
@@ -163,7 +163,7 @@ class FlightRecorder:
             writing.others += 1 + others
             if len(writing.more) < _MORE:
                 writing.more.append(reason.text)
-            return Triggered(str(self.directory / writing.name), "one is being written: this goes into it")
+            return Triggered(str(self.directory / writing.name), "one is already being written: this is added to it")
         now = self._clock()
         if reason.automatic:
             too_soon = self._last is not None and now - self._last < self.every
@@ -180,12 +180,12 @@ class FlightRecorder:
         assert self._writing is not None
         path = str(self.directory / self._writing.name)
         self.tick()
-        return Triggered(path, f"what follows is added for {self.window.after:g} s")
+        return Triggered(path, f"what follows is added during the next {self.window.after:g} s")
 
     def _is_full(self) -> bool:
         full = sum(_is_automatic(path) for path in _directories(self.directory)) >= self.most
         if full and not self._full_reported:
-            text = f"{self.directory} holds {self.most} flight recordings: no more are written by themselves until some are removed"
+            text = f"{self.directory} holds {self.most} flight recordings: no more are written automatically until some are removed"
             self._notify(Full(text))
         self._full_reported = full
         return full

@@ -213,7 +213,7 @@ class Recording:
         self.notify(
             "paused",
             f"cannot write to {self.directory}: {error.strerror or error}. Traffic continues unrecorded; "
-            "free some space (or fix the directory), recording then resumes automatically",
+            "free some space (or fix the directory); recording then resumes automatically",
         )
 
     def notify(self, kind: str, text: str) -> None:

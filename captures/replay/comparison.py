@@ -120,8 +120,8 @@ class SkippedRequests:
         of_share_group = not self._share_groups.isdisjoint(self._differing)
         return (
             f"{self._count} difference{' concerns' if self._count == 1 else 's concern'} {shown}, which "
-            f"{' and '.join(sorted(apis))} changed in the recording and not at the target, because what alters or deletes is left "
-            f"out; --include-admin sends it{SHARE_GROUPS if of_share_group else ''}"
+            f"{' and '.join(sorted(apis))} changed in the recording and not at the target, because requests that alter or "
+            f"delete are left out; --include-admin sends them{SHARE_GROUPS if of_share_group else ''}"
         )
 
     def _names(self, message: Message | None) -> Iterator[str]:
@@ -347,7 +347,7 @@ class Comparer:
     def _one(self, api_key: int, pair: ValuePair, excused: list[str], translate: Translate) -> FieldDifference | None:
         a, b, field, role = pair.recorded, pair.got, pair.field, pair.role
         if api_key in _HEARTBEATS and pair.path.startswith(("assignment", "active_tasks", "standby_tasks", "warmup_tasks")):
-            return None if a == b else self._leave("assignments, with another heartbeat")
+            return None if a == b else self._leave("assignments, at a different heartbeat")
         if pair.missing:
             return self._row(api_key, pair)
         if is_error_code(field):
@@ -355,17 +355,17 @@ class Comparer:
         if a == b or (role is Role.COORDINATOR_KEY and not b):  # old answers do not repeat the key
             return None
         if pair.volatile or role in (Role.RECORDS, Role.SUBSCRIPTION):
-            return self._leave("of no meaning for the answer")
+            return self._leave("irrelevant to the response")
         if role is not None and not field.array:
             a = translate(role, a, pair.scope) if a is not None else None
             if a == b:
                 return None
         if role is Role.OFFSET and api_key in FETCHES:
-            return self._leave("of no meaning for the answer")
+            return self._leave("irrelevant to the response")
         if field.array and role is not None:
             return self._list(pair)
         if not a and not b:
-            return self._leave("nothing, expressed in two ways")
+            return self._leave("nothing, expressed differently")
         if field.array and field.struct is None and a is not None and b is not None and sorted(a) == sorted(b):
             return None
         return FieldDifference(pair.path, _plain(field, pair.recorded), _plain(field, b))
@@ -397,7 +397,7 @@ class Comparer:
             return self._leave("temporary errors that are over")
         if b in _TIMING and not a and Role.GROUP in pair.scope and b == facts.error_code("REBALANCE_IN_PROGRESS"):
             excused.append(inside)
-            return self._leave("rebalances at another moment")
+            return self._leave("rebalances at a different time")
         return FieldDifference(pair.path, facts.error_name(a), facts.error_name(b), ERROR)
 
     def _leave(self, why: str) -> FieldDifference | None:

@@ -83,7 +83,7 @@ def _planned_request(call: RecordedCall, script: Script, mapping: IdMapping, pre
         return PlannedRequest(call, None, call.skip or "it cannot be decoded", (), ())
     version = preparer.version(message.api_key, message.api_version)
     if version is None:
-        return PlannedRequest(call, None, "the target does not offer this API at a version that is known", (), ())
+        return PlannedRequest(call, None, "the target does not offer this API in a known version", (), ())
     return PlannedRequest(call, version, "", tuple(_renamed(message, mapping)), tuple(_mapped(message)))
 
 

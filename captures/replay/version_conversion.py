@@ -157,7 +157,7 @@ def _meanings(message: Message, version: int, fields: dict[str, Any]) -> None:
         fields["rebalance_timeout_ms"] = fields["session_timeout_ms"]
     if message.api == "Produce" and (old < _FIRST_BATCHES) != (version < _FIRST_BATCHES):
         if version < _FIRST_BATCHES:
-            raise NotExpressible("its record batches cannot be message sets again")
+            raise NotExpressible("its record batches cannot be converted back to message sets")
         for topic in fields["topic_data"]:
             for partition in topic["partition_data"]:
                 partition["records"] = as_batches(partition["records"])

@@ -52,7 +52,7 @@ _SOFTWARE = """SELECT capture_id, connection, max(software_name) AS software_nam
 
 REPORTS = {
     "summary": ReportQuery(
-        "All in all",
+        "Summary",
         "What the tables hold.",
         ("exchanges",),
         f"""SELECT count(DISTINCT capture_id) AS captures, count(DISTINCT client_id) AS client_ids,
@@ -61,7 +61,7 @@ REPORTS = {
     ),
     "files": ReportQuery(
         "Files",
-        "What state the captures are in.",
+        "The state of the captures.",
         ("segments",),
         """SELECT status, count(*) AS files, sum(size_bytes) AS bytes, sum(size_bytes - good_bytes) AS damaged_bytes,
             sum(exchanges) AS exchanges, sum(lost_bytes) AS lost_bytes FROM segments GROUP BY status""",
@@ -122,7 +122,7 @@ REPORTS = {
     ),
     "talkers": ReportQuery(
         "Top talkers",
-        "Who sends and fetches most.",
+        "Which clients send and fetch the most.",
         ("exchanges",),
         f"""SELECT client_id, {_HOST} AS host, {_SUMMED}, {_BYTES},
             count(DISTINCT concat(capture_id, '-', cast(connection AS string))) AS connections
@@ -131,8 +131,8 @@ REPORTS = {
     ),
     "groups": ReportQuery(
         "Groups",
-        "How steady consumer groups are: `generations` is how many the captures saw, `thrown_out` counts members that the "
-        "coordinator did not know any more.",
+        "How stable consumer groups are: `generations` is how many the captures saw, `thrown_out` counts members that the "
+        "coordinator no longer knew.",
         ("groups", "errors"),
         f"""SELECT coalesce(g.group_id, e.group_id) AS group_id, coalesce(g.members, 0) AS members,
             coalesce(g.joins, 0) AS joins, coalesce(g.leaves, 0) AS leaves, coalesce(g.generations, 0) AS generations,
@@ -150,7 +150,7 @@ REPORTS = {
     ),
     "producers": ReportQuery(
         "Producers",
-        "How records are sent: small batches, no compression and acks=0 cost or risk something; `repeated` are batches of an "
+        "How records are sent: small batches, no compression and acks=0 have a cost or a risk; `repeated` are batches of an "
         "idempotent producer that were sent again.",
         ("batches",),
         """SELECT p.client_id, p.topic, p.batches, p.records, p.bytes, p.records_per_batch, p.bytes_per_batch, p.uncompressed,

@@ -49,7 +49,7 @@ def make(
             continue
         missing = [table for table in query.needs if table not in engine.tables]
         if missing:
-            left_out.append(f"{name}: it needs the table {missing[0]}, which was not made")
+            left_out.append(f"{name}: it needs the table {missing[0]}, which does not exist")
             continue
         made.append(_report(engine, name, query, bucket))
     if (against or compatibility.NAME in names) and (not names or compatibility.NAME in names):
@@ -57,7 +57,7 @@ def make(
             raise ValueError(f"the report {compatibility.NAME} needs a release: --against 4.0")
         missing = [table for table in compatibility.NEEDS if table not in engine.tables]
         if missing:
-            left_out.append(f"{compatibility.NAME}: it needs the table {missing[0]}, which was not made")
+            left_out.append(f"{compatibility.NAME}: it needs the table {missing[0]}, which does not exist")
         else:
             rows = compatibility.rows(engine, against)
             title = f"Compatibility with {against}"

@@ -287,7 +287,7 @@ def stream(
     if isinstance(source, Path) and not source.is_dir():
         raise PipelineError(f"{source}: no such folder; give a folder of captures")
     if isinstance(output, Remote) and checkpoint is None:
-        raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give --checkpoint a folder")
+        raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give a folder with --checkpoint")
     folder = _folder(output, names)
     with lock_output(folder), session(master, wheel=wheel) as spark:
         from .pipeline_source import NAME, PipelineSource

@@ -26,7 +26,7 @@ ERRORS = Table(
         *KEY,
         Column("path", "string", "its place in the response, such as `topics[0].partitions[1].error_code`"),
         *bodies.TOPIC,
-        Column("group_id", "string", "the group that it is about, also where only the request names it", null=True),
+        Column("group_id", "string", "the group it concerns, also where only the request names it", null=True),
         Column("resource", "string", "a config's resource, a transactional id, a coordinator's key", null=True),
         Column("error_code", "int16", "Kafka's number"),
         Column("error", "string", "its name"),
@@ -42,7 +42,7 @@ BATCHES = Table(
         SIDE,
         *bodies.TOPIC,
         Column("acks", "int16", "of a Produce request: 0, 1 or -1 (all)", null=True),
-        Column("base_offset", "int64", "of the first record, as in the bytes", null=True),
+        Column("base_offset", "int64", "of the first record, as encoded", null=True),
         Column("last_offset", "int64", "of the last record", null=True),
         Column("magic", "int16", "format: 0, 1 or 2", null=True),
         Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`", null=True),
@@ -56,25 +56,25 @@ BATCHES = Table(
         Column("base_sequence", "int32", "", null=True),
         Column("transactional", "bool", "", null=True),
         Column("control", "bool", "a transaction's marker", null=True),
-        Column("crc_ok", "bool", "the sum fits the bytes", null=True),
+        Column("crc_ok", "bool", "the checksum matches the bytes", null=True),
         Column("problem", "string", "why it cannot be read, or that it is cut off", null=True),
     ),
 )
 RECORDS = Table(
     "records",
-    "record that was produced or fetched; a record that was fetched twice is there twice",
+    "record that was produced or fetched; a record that was fetched twice appears twice",
     (
         *KEY,
         SIDE,
         *bodies.TOPIC,
-        Column("offset", "int64", "as in the bytes: counted from 0 in a producer's batch"),
+        Column("offset", "int64", "as encoded: counted from 0 in a producer's batch"),
         Column("timestamp_ms", "int64", "milliseconds since the epoch; null in magic 0", null=True),
         Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`"),
         Column("control", "string", "the kind of a marker: `commit`, `abort`, `leader_change` ...", null=True),
         Column("key_bytes", "int32", "size of the key; null without one", null=True),
         Column("value_bytes", "int32", "size of the value; null for a tombstone", null=True),
         Column("header_count", "int32", ""),
-        Column("key", "json", "text, or what a schema made of it; `hex` for other bytes", True, True, True),
+        Column("key", "json", "text, or decoded with a schema; `hex` for other bytes", True, True, True),
         Column("value", "json", "likewise", True, True, True),
         Column("headers", "json", "a list of `key` and `value`", True, True, True),
         Column("key_raw", "bytes", "the key's bytes", True, True, True),
@@ -93,8 +93,8 @@ GROUPS = Table(
         Column("generation", "int32", "the generation, or the member's epoch, in the response", null=True),
         Column("protocol", "string", "the assignor that was chosen", null=True),
         Column("members", "int32", "how many there are: the leader of a group gets them when it joins", null=True),
-        Column("latency_ns", "int64", "how long the answer took; a join waits for the others", null=True),
-        Column("error_code", "int16", "of the answer as a whole"),
+        Column("latency_ns", "int64", "how long the response took; a join waits for the others", null=True),
+        Column("error_code", "int16", "of the response as a whole"),
         Column("error", "string", "its name; null for 0", null=True),
     ),
 )
@@ -104,7 +104,7 @@ THROTTLES = Table(
     (
         *KEY,
         Column(
-            "throttle_ms", "int32", "how long the client is to wait, milliseconds; brokers hold it back for as long"
+            "throttle_ms", "int32", "how long the client must wait, in milliseconds; brokers hold it back for the same time"
         ),
         Column("request_size", "int32", "value of the 4 size bytes; null without a request", null=True),
         Column("response_size", "int32", "value of the 4 size bytes"),

@@ -34,7 +34,7 @@ CONNECTIONS = Table(
         Column("exchanges", "int64", "requests, and responses without one"),
         Column("errors", "int64", "exchanges with an error code that is not 0"),
         Column("orphans", "int64", "responses without a request"),
-        Column("unanswered", "int64", "requests that no response came for, though one was due"),
+        Column("unanswered", "int64", "requests without a response, though one was expected"),
         Column("request_bytes", "int64", "frames of the client with their 4 size bytes"),
         Column("response_bytes", "int64", "frames of the broker with their 4 size bytes"),
         Column("stray_bytes", "int64", "bytes that are not frames"),

@@ -28,7 +28,7 @@ HAPPENINGS = Table(
         Column("client_id", "string", "likewise", null=True),
         Column("size_bytes", "int64", "of the request or response frame, or of the bytes", null=True),
         Column(
-            "state", "string", "what became of an exchange: `paired`, `no_response`, `orphan` or `pending`", null=True
+            "state", "string", "the outcome of an exchange: `paired`, `no_response`, `orphan` or `pending`", null=True
         ),
         Column("error", "string", "first error of the response", null=True),
         Column("detail", "string", "how a connection ended and by whom; why bytes are not frames", null=True),
@@ -42,7 +42,7 @@ FINDINGS = Table(
         Column("id", "string", "the detector, such as `unsupported-version`"),
         Column("severity", "string", "`high`, `medium`, `low` or `info`"),
         Column("seen", "string", "what was seen"),
-        Column("why", "string", "what makes it matter"),
+        Column("why", "string", "why it matters"),
         Column("remedy", "string", "what to do"),
         Column("count", "int64", "how often"),
         Column("first_ns", "int64", "nanoseconds since the epoch; null where no exchange belongs to it", null=True),

@@ -17,7 +17,7 @@ from .columns import ENDS, KEY, NUMBER, Column, Table, numpy, pyarrow, schema_of
 
 EXCHANGES = Table(
     "exchanges",
-    "exchange: a request and what came of it",
+    "exchange: a request and its outcome",
     (
         *NUMBER,
         Column(
@@ -52,7 +52,7 @@ EXCHANGES = Table(
             extra=True,
         ),
         Column("response", "json", "the decoded response, likewise", null=True, extra=True),
-        Column("embedded", "json", "payloads inside of them, likewise", null=True, extra=True),
+        Column("embedded", "json", "payloads inside them, likewise", null=True, extra=True),
     ),
 )
 FRAMES = Table(

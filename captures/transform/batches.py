@@ -137,7 +137,7 @@ def _patch_record(data: bytearray, start: int, control: bool, changer: Changer) 
         content_at, content_end, pos = _span(data, pos, stop)
         spans.append((name_at, name_end, content_at, content_end))
     if pos != stop:
-        raise BadLength("a record whose fields take another length than its own", start)
+        raise BadLength("a record whose fields do not add up to its length", start)
     key, value = changer.record(_of(data, key_at, key_end), _of(data, value_at, value_end), control)
     _put(data, key_at, key_end, key)
     _put(data, value_at, value_end, value)

@@ -34,22 +34,22 @@ def read(given: InputValue, wanted: Filter) -> tuple[Action, ...]:
     for action, each in zip(found, given.listed or [given], strict=True):
         if action.early and not wanted.request_only:
             name = action.KEYS[0]
-            each.items[name].invalid(f"{name} comes before the response, and the match asks for the response (barnabas filter fields)")
+            each.items[name].invalid(f"{name} takes effect before the response, but the match needs the response (barnabas filter fields)")
         if (not action.early or isinstance(action, ANSWERING)) and unanswered(wanted):
             name = action.KEYS[0]
-            each.items[name].invalid(f"{name} is about the response, and a Produce with acks=0 gets none")
+            each.items[name].invalid(f"{name} applies to the response, and a Produce with acks=0 gets none")
     return found
 
 
 def _one(given: InputValue, wanted: Filter) -> Action:
     if not isinstance(given.value, dict):
-        given.invalid(f"'do' consists of 'key: value' with an action: {', '.join(ACTIONS)}")
+        given.invalid(f"'do' must consist of 'key: value' with an action: {', '.join(ACTIONS)}")
     given_actions = [key for key in given.items if key in ACTIONS]
     # `cap` is an action, and a setting of `pretend`, too
     named = sorted(given_actions, key=lambda name: -sum(other in ACTIONS[name].KEYS for other in given_actions))
     known = ACTIONS[named[0]].KEYS if named else tuple(ACTIONS)
     if len(named) > 1 and named[1] not in known:
-        given.items[named[1]].invalid(f"one entry of 'do' is one action: write a list of {named[0]} and {named[1]}")
+        given.items[named[1]].invalid(f"an entry of 'do' must be one action: write a list of {named[0]} and {named[1]}")
     fields = given.mapping(known, "'do'" if not named else named[0])
     if not named:
         given.invalid(f"'do' has no action; possible: {', '.join(ACTIONS)}")
@@ -68,7 +68,7 @@ def excluded(one: Action, other: Action) -> str:
     """Why two actions exclude each other, in any order; empty if they do not (see docs/rules.md)."""
     names = one.KEYS[0], other.KEYS[0]
     if names[0] == names[1] and names[0] not in ("edit", "delay", "corrupt"):
-        return f"{names[0]} is given twice"
+        return f"{names[0]} is given twice: give it only once"
     if set(names) == {"pretend", "cap"}:
         return "pretend and cap are one action here: {pretend: ..., cap: ...}"
     return _by_kind(one, other) or _by_kind(other, one) or _by_effect(one, other) or _by_effect(other, one)
@@ -80,11 +80,11 @@ def _by_kind(one: Action, other: Action) -> str:
         if isinstance(other, ANSWERING) or (isinstance(other, Drop) and other.what == "request"):
             return "a request has one answer: error, respond and 'drop: request' exclude each other"
         if isinstance(other, Leader | Coordinator):
-            return f"{both}: {other.KEYS[0]} is about the broker's response, and {one.KEYS[0]} replaces it"
+            return f"{both}: {other.KEYS[0]} applies to the broker's response, and {one.KEYS[0]} replaces it"
     if isinstance(one, Error) and isinstance(other, Corrupt) and other.kind in RECORDS and not other.early:
         return f"{both}: a response with an error holds no records that could be damaged"
     if isinstance(one, Drop) and isinstance(other, Disconnect):
-        return f"{both}: disconnect itself decides what is still sent"
+        return f"{both}: disconnect itself determines what is still sent"
     if isinstance(one, Blackhole) and one.time == FOREVER:
         if isinstance(other, Drop | Disconnect):
             return f"{both}: the connection stays open, and nothing ever passes"
@@ -99,13 +99,13 @@ def _by_kind(one: Action, other: Action) -> str:
 def _by_effect(one: Action, other: Action) -> str:
     name, changes = one.KEYS[0], other.KEYS[0]
     if Effect.KEEPS_RESPONSE in one.effect and Effect.CHANGES_RESPONSE in other.effect:
-        return f"{name} and {changes} exclude each other: the client gets no response that {changes} could be in"
+        return f"{name} and {changes} exclude each other: the client gets no response to which {changes} could apply"
     if Effect.NO_RESPONSE in one.effect and Effect.WAITS in other.effect:
-        return f"{name} and {changes} exclude each other: there is no response that could wait"
+        return f"{name} and {changes} exclude each other: there is no response that could be delayed"
     on_response = Effect.CHANGES_RESPONSE | Effect.WAITS | Effect.KEEPS_RESPONSE
     ending = isinstance(other, Disconnect) and not other.early
     if Effect.HIDES_RESPONSE in one.effect and (on_response & other.effect or ending):
-        return f"{name} and {changes} exclude each other: a response to another correlation id is not known for this request's"
+        return f"{name} and {changes} exclude each other: a response with another correlation id cannot be matched to this request"
     if Effect.KEEPS_REQUEST in one.effect and Effect.CHANGES_REQUEST in other.effect:
         return f"a request that does not reach the broker cannot be changed ({name} and {changes} exclude each other)"
     return ""

@@ -47,12 +47,12 @@ class Corrupt(Action):
         if "crc" in fields:
             fixed = fields["crc"].word("crc", ("fixed", "kept")) == "fixed"
             if kind in (*FRAME, "crc"):
-                fields["crc"].invalid(f"'crc' is of damage to records, and not of {kind!r}")
+                fields["crc"].invalid(f"'crc' applies to damaged records, not to {kind!r}")
         if "count" in fields and kind not in ("bits", "payload"):
-            fields["count"].invalid("'count' is of bits and payload")
+            fields["count"].invalid("'count' applies to bits and payload")
         keys = wanted.apis()
         if kind in RECORDS and keys is not None and not keys & apis(side, "records"):
-            fields["corrupt"].invalid(f"{kind!r} is of records, and no {side} that matches holds any")
+            fields["corrupt"].invalid(f"{kind!r} applies to records, and no {side} that matches contains any")
         return cls(kind, side, fixed, fields["count"].number("count", 1, 10_000) if "count" in fields else 1)
 
     @property
@@ -116,7 +116,7 @@ class Corrupt(Action):
         if not edits:
             why = "the selected part has no records"
             if areas:
-                why = damaged_records.NEEDS.get(self.kind, "its records have nothing of the kind")
+                why = damaged_records.NEEDS.get(self.kind, "its records have nothing of this kind")
             raise NothingToChange(f"{self.side} not corrupted: {self.kind}: {why}")
         return message.replace(edits)
 

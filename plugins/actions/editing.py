@@ -142,7 +142,7 @@ class _Moved(Action):
         what, api = cls.KEYS[0], facts.api_name(cls.API)
         word = fields[what].word(what, ("moved", "none"))
         if wanted.apis() != frozenset({cls.API}):
-            fields[what].invalid(f"{what} is about {api}: the match has to begin with api == {api}")
+            fields[what].invalid(f"{what} is about {api}: the match must begin with api == {api}")
         return cls(word)
 
     @property

@@ -152,7 +152,7 @@ class Context:
         """Close a connection, by default this one. `reset`: with RST."""
         number = connection.number if isinstance(connection, PeerView) else connection
         if number is None and self.connection is None:
-            raise HookUsageError(f"close: {self.hook} is about no connection: name one of ctx.connections")
+            raise HookUsageError(f"close: {self.hook} has no connection: give one of ctx.connections")
         if number is None and self.hook in ("request", "response"):
             self._decide(Decision.CLOSE, None)
             self.outcome.reset = reset
@@ -172,7 +172,7 @@ class Context:
         Fields that are null are left out."""
         found = message if message is not None else self.message
         if found is None:
-            raise HookUsageError(f"fields: {self.hook} is about no message: name one")
+            raise HookUsageError(f"fields: {self.hook} has no message: give one")
         if of not in ENTITIES:
             raise HookUsageError(f"fields: {of!r} is not one of {', '.join(sorted(ENTITIES))}")
         named = (leaf for leaf in leaves(found) if leaf.field.entity == of and leaf.value is not None)
@@ -204,16 +204,16 @@ class Context:
         """
         where = connection or self.connection
         if where is None:
-            raise HookUsageError(f"request: {self.hook} is about no connection: name one of ctx.connections")
+            raise HookUsageError(f"request: {self.hook} has no connection: give one of ctx.connections")
         if self.hook == "response" and where == self.connection:
             raise HookUsageError(
-                "request: its answer would come behind the response that waits here: ask in request or exchange"
+                "request: its response would come after the one that waits here: send it in request or exchange"
             )
         key = facts.api_key(api)
         wanted = version if version is not None else self.environment.version(where.number, key)
         if wanted is None:
             raise HookUsageError(
-                f"request: which versions this broker offers has not been seen yet: add version=, one of {api}'s"
+                f"request: the versions that this broker offers are not known yet: add version=, one of {api}'s"
             )
         frame = decoder.encode_request(key, wanted, dict(fields), correlation_id=0, client_id=f"barnabas-{self.plugin}")
         return Ask(where.number, key, wanted, frame, min(max(float(timeout), 0.001), 60.0))
@@ -241,7 +241,7 @@ class Context:
         frame, before = message.encode(), self.message.encode()
         same = 8 if self.hook == "request" else 4
         if frame[:same] != before[:same]:
-            raise HookUsageError(f"{self.hook}: another API, version or correlation id than the message had")
+            raise HookUsageError(f"{self.hook}: the API, version or correlation id of the message has changed")
         return None if frame == before else frame
 
     def _decide(self, kind: Decision, frame: bytes | None) -> None:

@@ -118,7 +118,7 @@ def _settings(kind: type, given: dict[str, str]) -> dict[str, Any]:
         found[name] = _convert(name, text, parameters[name])
     missing = [name for name, each in parameters.items() if each.default is each.empty and name not in found]
     if missing:
-        raise InvalidPlugin(f"{kind.__name__} needs the setting {missing[0]!r}: add ?{missing[0]}=VALUE behind it")
+        raise InvalidPlugin(f"{kind.__name__} needs the setting {missing[0]!r}: add ?{missing[0]}=VALUE after it")
     return found
 
 
@@ -133,7 +133,7 @@ def _convert(name: str, text: str, parameter: inspect.Parameter) -> Any:
         return wanted(text) if wanted in (int, float) else text
     except (KeyError, ValueError):
         kind = {bool: "true or false", int: "a whole number", float: "a number"}[wanted]
-        raise InvalidPlugin(f"the setting {name!r} is {kind}, not {text!r}") from None
+        raise InvalidPlugin(f"the setting {name!r} must be {kind}, not {text!r}") from None
 
 
 def described(error: BaseException, path: str) -> str:

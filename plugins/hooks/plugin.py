@@ -80,7 +80,7 @@ class Plugin:
         if given is None:
             if hooks and self.filter is None:
                 raise InvalidPlugin(
-                    f"{self.name} has the hook {hooks[0]!r} but not what for: add "
+                    f"{self.name} has the hook {hooks[0]!r} but does not say for what: add "
                     'apis = {"Produce", ...} or match = "api == Produce and topic == orders"',
                     hooks[0],
                 )
@@ -88,7 +88,7 @@ class Plugin:
         keys = _api_keys(given, every)
         both = keys if of_filter is None else keys & of_filter
         if hooks and not both:
-            why = "match is true of none of the APIs in apis" if keys else "apis is empty"
+            why = "match is not true of any API in apis" if keys else "apis is empty"
             raise InvalidPlugin(f"{why}: no message would be shown to {self.name}", "match" if keys else "apis")
         return both
 
@@ -127,7 +127,7 @@ def _filter(instance: object) -> Filter | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise InvalidPlugin(f"match is a filter's text, not {type(text).__name__}", "match")
+        raise InvalidPlugin(f"match must be a filter as text, not {type(text).__name__}", "match")
     try:
         found = compile(text)
         if getattr(instance, "request", None) is not None:
@@ -142,7 +142,7 @@ def _filter(instance: object) -> Filter | None:
 def _api_keys(given: Any, every: frozenset[int]) -> frozenset[int]:
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, Iterable):
-        raise InvalidPlugin('apis is a set of names: {"Produce", "Fetch"}', "apis")
+        raise InvalidPlugin('apis must be a set of names: {"Produce", "Fetch"}', "apis")
     found: set[int] = set()
     for name in names:
         if name == EVERY:
@@ -151,6 +151,6 @@ def _api_keys(given: Any, every: frozenset[int]) -> frozenset[int]:
             found.add(facts.api_key(name))
         except (KeyError, ValueError, AttributeError, TypeError):
             near = difflib.get_close_matches(str(name), [facts.api_name(key) for key in every], 1)
-            hint = f"did you mean {near[0]!r}?" if near else '"*" is all of them'
+            hint = f"did you mean {near[0]!r}?" if near else '"*" means all of them'
             raise InvalidPlugin(f"apis: there is no API {name!r}: {hint}", "apis") from None
     return frozenset(found)

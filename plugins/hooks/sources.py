@@ -58,7 +58,7 @@ class PluginSource:
         except OSError as error:
             raise PluginError(f"{self.path}: cannot be read: {error.strerror or error}") from None
         if len(data) > MOST_BYTES:
-            raise PluginError(f"{self.path}: a plugin's file has at most {MOST_BYTES} bytes")
+            raise PluginError(f"{self.path}: a plugin's file may have at most {MOST_BYTES} bytes")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -73,7 +73,7 @@ def parse(given: str, base: Path | None = None) -> PluginSource:
     for pair in rest.split("&") if question and rest else ():
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
-            raise PluginError(f"{given}: settings are written NAME=VALUE with & between them, and {pair!r} is not")
+            raise PluginError(f"{given}: settings must be NAME=VALUE, separated by &, and {pair!r} is not")
         settings.append((key, unquote(value)))
     before, colon, wanted = place.rpartition(":")
     if not (colon and wanted.isidentifier()):

@@ -57,7 +57,7 @@ class InputValue:
     def mapping(self, known: Sequence[str], what: str) -> dict[str, InputValue]:
         """The entries of a mapping whose keys are all known."""
         if not isinstance(self.value, Mapping):
-            self.invalid(f"{what} consists of 'key: value' with the keys {', '.join(known)}")
+            self.invalid(f"{what} must consist of 'key: value' with the keys {', '.join(known)}")
         for key, item in self.items.items():
             if key not in known:
                 raise InvalidInput(
@@ -69,14 +69,14 @@ class InputValue:
 
     def list(self, what: str) -> list[InputValue]:
         if not isinstance(self.value, list):
-            self.invalid(f"{what!r} is a list: each entry starts with '- '")
+            self.invalid(f"{what!r} must be a list: each entry starts with '- '")
         return self.listed
 
     # -- scalars -----------------------------------------------------------------------------------------------
 
     def text(self, what: str) -> str:
         if self.raw is None or self.value is None or not self.raw:
-            self.invalid(f"{what!r} is text")
+            self.invalid(f"{what!r} must be text")
         return self.raw
 
     def number(self, what: str, least: int, most: int = 1 << 62) -> int:
@@ -87,7 +87,7 @@ class InputValue:
             if least <= value <= most:
                 return value
         bounds = f"from {least}" if most >= 1 << 62 else f"from {least} to {most}"
-        raise InvalidInput(self, f"{what!r} is a whole number {bounds}")
+        raise InvalidInput(self, f"{what!r} must be a whole number {bounds}")
 
     def probability(self, what: str) -> float:
         """A probability: ``0.25`` or ``25%``."""
@@ -97,21 +97,21 @@ class InputValue:
         except ValueError:
             value = -1.0
         if not 0 < value <= 1:
-            self.invalid(f"{what!r} is more than 0 and at most 1, or a percentage such as 25%")
+            self.invalid(f"{what!r} must be more than 0 and at most 1, or a percentage such as 25%")
         return value
 
     def duration(self, what: str, least_ns: int = 0) -> int:
         """Nanoseconds: ``200ms``, ``1.5s``, ``2m``."""
         found = literal(self.raw or "")
         if found is None or (found.unit != "time" and found.value != 0) or found.value < least_ns:
-            self.invalid(f"{what!r} is a duration with a unit (us, ms, s, m, h), such as 200ms")
+            self.invalid(f"{what!r} must be a duration with a unit (us, ms, s, m, h), such as 200ms")
         return int(found.value)
 
     def size(self, what: str) -> int:
         """Bytes: ``100``, ``1.5MB``, ``16KiB``."""
         found = literal((self.raw or "").removesuffix("/s"))
         if found is None or found.unit not in ("", "size") or found.value < 1:
-            self.invalid(f"{what!r} is a size of at least one byte, such as 64kB")
+            self.invalid(f"{what!r} must be a size of at least one byte, such as 64kB")
         return int(found.value)
 
     def word(self, what: str, known: Sequence[str]) -> str:
@@ -119,7 +119,7 @@ class InputValue:
         raw = self.text(what)
         if raw not in known:
             listed = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
-            self.invalid(f"{what} is {listed} and not {raw!r}{nearest(raw, known)}")
+            self.invalid(f"{what} must be {listed}, not {raw!r}{nearest(raw, known)}")
         return raw
 
     def flag(self, what: str) -> bool:
@@ -135,7 +135,7 @@ class InputValue:
             return facts.error_code(name)
         except KeyError as error:
             if (code := next((each for each in facts.errors().values() if str(each.code) == name), None)) is not None:
-                self.invalid(f"an error is given by its name: {name} is {code.name}")
+                self.invalid(f"give an error by its name: {name} is {code.name}")
             self.invalid(str(error.args[0]))
 
     def filter(self, what: str) -> Filter:

@@ -46,13 +46,13 @@ def why_never(wanted: Filter) -> str:
     if keys is None:
         return ""
     if not keys:
-        return "no API is all of this at once, or has all these fields (api in {A, B} is true of both)"
+        return "no API matches all of this at once, or has all these fields (api in {A, B} matches both)"
     known = keys & frozenset(facts.api_keys())
     if known == keys and not any(versions(wanted, key) for key in known):
         spans = ", ".join(
             f"{facts.api_name(key)} {_span(list(facts.api(key).versions.every()))}" for key in sorted(known)[:3]
         )
-        return f"no version is like that ({spans})"
+        return f"no version matches ({spans})"
     return ""
 
 

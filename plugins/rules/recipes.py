@@ -53,7 +53,7 @@ RECIPES: tuple[Recipe, ...] = (
         "leader-election",
         "the leader of a topic's partitions moves: its old broker answers NOT_LEADER_OR_FOLLOWER, and Metadata names no "
         "leader for a moment",
-        "producers and consumers ask Metadata and go on; nothing is lost, and with idempotence nothing is duplicated",
+        "producers and consumers request Metadata and continue; nothing is lost, and with idempotence nothing is duplicated",
         (
             _rule("old leader, produce", "api == Produce {topic}", {"error": "NOT_LEADER_OR_FOLLOWER"}, times=3),
             _rule("old leader, fetch", "api == Fetch {topic}", {"error": "NOT_LEADER_OR_FOLLOWER"}, times=3),
@@ -81,8 +81,8 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "coordinator-moves",
-        "the group coordinator is another broker now",
-        "members ask FindCoordinator and go on there",
+        "the group coordinator has moved to another broker",
+        "members send FindCoordinator and continue there",
         (
             _rule(
                 "not the coordinator",
@@ -90,7 +90,7 @@ RECIPES: tuple[Recipe, ...] = (
                 {"error": "NOT_COORDINATOR"},
                 times=3,
             ),
-            _rule("nobody coordinates yet", "api == FindCoordinator", {"coordinator": "none"}, times=2),
+            _rule("no coordinator yet", "api == FindCoordinator", {"coordinator": "none"}, times=2),
         ),
     ),
     Recipe(
@@ -139,7 +139,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "producer-id-lost",
         "a broker no longer knows the producer id (its records were deleted by retention)",
-        "an idempotent producer takes a new id or epoch (KIP-360) and goes on",
+        "an idempotent producer takes a new id or epoch (KIP-360) and continues",
         (_rule("unknown producer", "api == Produce {topic}", {"error": "UNKNOWN_PRODUCER_ID"}, after=3, times=1),),
     ),
     Recipe(
@@ -155,7 +155,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "silent-broker",
-        "a broker takes requests and no longer answers, as behind a firewall that drops packets",
+        "a broker accepts requests but no longer answers, as behind a firewall that drops packets",
         "the client gives up after request.timeout.ms and connects again",
         (_rule("silence", "api in {Produce, Fetch} {client}", {"blackhole": "forever"}, after=20, times=1),),
     ),
@@ -184,7 +184,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "session-lost",
         "the broker has forgotten the fetch session (its cache is full, KIP-227)",
-        "the consumer begins a new one with a full Fetch; nothing is lost",
+        "the consumer starts a new one with a full Fetch; nothing is lost",
         (
             _rule(
                 "session gone",
@@ -199,7 +199,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "leader-epoch-fenced",
         "the consumer's leader epoch is older than the broker's (KIP-320)",
-        "the consumer asks Metadata, checks its position with OffsetForLeaderEpoch, and goes on",
+        "the consumer requests Metadata, checks its position with OffsetForLeaderEpoch, and continues",
         (_rule("epoch fenced", "api == Fetch {topic}", {"error": "FENCED_LEADER_EPOCH"}, after=1, times=1),),
     ),
     Recipe(
@@ -225,18 +225,18 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "version-rejected",
         "the broker does not serve the version of a request",
-        "a client that asked ApiVersions never gets it; others stop, or fall back",
+        "a client that sent ApiVersions never gets this error; others stop, or fall back",
         (_rule("version", "api in {Produce, Fetch, Metadata} {client}", {"error": "UNSUPPORTED_VERSION"}, times=1),),
     ),
     Recipe(
         "message-too-large",
-        "a batch is larger than the broker takes",
-        "producers split the batch or give an error for its records",
+        "a batch is larger than the broker accepts",
+        "producers split the batch or report an error for its records",
         (_rule("too large", "api == Produce {topic}", {"error": "MESSAGE_TOO_LARGE"}, times=1),),
     ),
     Recipe(
         "slow-network",
-        "a line of 100 kB a second to the client",
+        "a connection of 100 kB/s to the client",
         "consumers fetch slowly and stay in their group",
         (_rule("narrow", "api == Fetch {client}", {"bandwidth": "100kB"}, times=1),),
     ),

@@ -86,7 +86,7 @@ def _rule(given: InputValue, number: int) -> Rule:
     if why := reach.why_never(wanted):
         fields["match"].invalid(f"the match is never true: {why}")
     if wanted.completed_only:
-        what = "is not known when rules are asked, while a message passes: it is for recordings and lists"
+        what = "is not known while a message passes: it works only in recordings and lists"
         fields["match"].invalid(f"{wanted.completed_only!r} {what}")
     do = actions.read(fields["do"], wanted)
     found = when.read(fields["when"]) if "when" in fields else ALWAYS
@@ -98,7 +98,7 @@ def _rules(listed: list[InputValue], first: int) -> list[Rule]:
     for number, given in enumerate(listed, first):
         rule = _rule(given, number)
         if rule.name in found:
-            given.invalid(f"a second rule is named {rule.name!r}: hits are counted by name")
+            given.invalid(f"two rules are named {rule.name!r}: hits are counted by name")
         found[rule.name] = rule
     return list(found.values())
 
@@ -122,7 +122,7 @@ def parse_rules(text: str, name: str = "rules", first: int = 1, most: int | None
     try:
         listed = source.rules(loose=True)
         if most is not None and len(listed) > most:
-            listed[max(most, 0)].invalid(f"{most} more rules are allowed here, and these are {len(listed)}")
+            listed[max(most, 0)].invalid(f"{most} more rules are allowed here, but these are {len(listed)}")
         return _rules(listed, first)
     except InvalidInput as error:
         raise source.error(error) from None

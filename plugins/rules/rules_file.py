@@ -46,7 +46,7 @@ class RulesText:
         if "rules" not in fields:
             root.invalid("has no 'rules:'")
         if not isinstance(fields["rules"].value, list):
-            fields["rules"].invalid("'rules' is a list: each rule starts with '- '")
+            fields["rules"].invalid("'rules' must be a list: each rule starts with '- '")
         return fields["rules"].listed
 
     def error(self, invalid: InvalidInput) -> RuleError:
@@ -102,7 +102,7 @@ def _bounded_loader() -> Any:
 
 
 def _too_many(most: int) -> str:
-    return f"it holds more than {most} values, counting what its aliases stand for"
+    return f"it holds more than {most} values, including those that its aliases expand to"
 
 
 def _yaml(text: str, name: str, most: int = MOST_VALUES) -> InputValue:
@@ -124,7 +124,7 @@ def _yaml(text: str, name: str, most: int = MOST_VALUES) -> InputValue:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - before.rfind("\n")
-        raise RuleError(name, line, column, f"is not YAML: a character that no text has (#x{error.character:02x})") from None
+        raise RuleError(name, line, column, f"is not YAML: a character that is not allowed in text (#x{error.character:02x})") from None
     except yaml.YAMLError as error:
         raise RuleError(name, 1, 1, f"is not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:

@@ -52,7 +52,7 @@ def read(given: InputValue) -> When:
         until=fields["until"].text("until") if "until" in fields else "",
     )
     if found.seed is not None and found.probability == 1.0:
-        fields["seed"].invalid("a seed does nothing without a probability below 1")
+        fields["seed"].invalid("a seed has no effect without a probability below 1")
     bounds = {}
     for key, text in (("from", found.start), ("until", found.until)):
         if text:
@@ -60,7 +60,7 @@ def read(given: InputValue) -> When:
                 bounds[key] = _bound(text)
             except FilterError as error:
                 fields[key].invalid(
-                    f"{key!r} is a duration since the rule began (10s), a time of day (22:00) or a date and time: "
+                    f"{key!r} must be a duration since the rule began (10s), a time of day (22:00) or a date and time: "
                     f"{error.message}"
                 )
     first, last = bounds.get("from"), bounds.get("until")

@@ -25,8 +25,8 @@ def _drop_rebalance_timeout(fields: Fields, context: ConversionContext) -> None:
 
 difference("JoinGroup", 1, "members have the session timeout to join a rebalance")
 difference("JoinGroup", 4, "the broker gives member ids without asking again")
-difference("LeaveGroup", 3, "each member leaves alone")
-difference("FindCoordinator", 4, "each key is asked for alone")
+difference("LeaveGroup", 3, "each member leaves separately")
+difference("FindCoordinator", 4, "each key is requested separately")
 
 
 @up("response", "JoinGroup", 7)
@@ -90,7 +90,7 @@ split_list("LeaveGroup", 3, "members", "members")
 @down("request", "FindCoordinator", 1)
 def _refuse_transaction_coordinators(fields: Fields, context: ConversionContext) -> None:
     if fields.pop("key_type"):
-        raise Unbridgeable("the broker has coordinators of groups only (no transactions before 0.11)")
+        raise Unbridgeable("the broker has coordinators for groups only (no transactions before 0.11)")
 
 
 @up("request", "FindCoordinator", 4)

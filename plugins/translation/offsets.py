@@ -85,7 +85,7 @@ def _join_list_offsets(parts: list[Fields], context: ConversionContext) -> Field
     return parts[0]
 
 
-difference("ListOffsets", 1, "of offsets before a time: that of the first record of the time, and the earliest", upward=True)
+difference("ListOffsets", 1, "offsets before a time become that of the first record of the time, and the earliest", upward=True)
 difference("ListOffsets", 1, "times are looked up by segments, as the broker did then")
 split("ListOffsets", 1, _split_list_offsets, _join_list_offsets, upward=True)
 
@@ -123,26 +123,26 @@ droppable("ListOffsets", "isolation_level", "the broker has no transactions, so 
 
 @up("request", "OffsetCommit", 1)
 def _note_kafka_storage(fields: Fields, context: ConversionContext) -> None:
-    context.note("version 0 kept offsets in ZooKeeper, they are kept in Kafka now")
+    context.note("version 0 kept offsets in ZooKeeper; they are now kept in Kafka")
 
 
 @down("request", "OffsetCommit", 1)
 def _refuse_zookeeper_storage(fields: Fields, context: ConversionContext) -> None:
-    raise Unbridgeable("this broker keeps offsets in ZooKeeper alone (OffsetCommit 0), without members or generations")
+    raise Unbridgeable("this broker keeps offsets only in ZooKeeper (OffsetCommit 0), without members or generations")
 
 
 @up("request", "OffsetCommit", 2)
 def _drop_commit_times(fields: Fields, context: ConversionContext) -> None:
     for partition in each_partition(fields):
         if partition.pop("commit_timestamp", -1) != -1:
-            context.note("the time of a commit is the broker's now")
+            context.note("the time of a commit is now the broker's")
 
 
 _ID = "it contains topic ids, which this broker does not have"
 impossible("OffsetCommit", 10, _ID)
-difference("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator alone", upward=True)
+difference("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator only", upward=True)
 difference("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)
-difference("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator alone", upward=True)
+difference("OffsetFetch", 1, "offsets come from Kafka instead of ZooKeeper, from the group's coordinator only", upward=True)
 difference("OffsetFetch", 8, "each group is requested separately")
 impossible("OffsetFetch", 10, _ID)
 
@@ -215,4 +215,4 @@ def _response_to_groups(fields: Fields, context: ConversionContext) -> None:
 
 
 split_list("OffsetFetch", 8, "groups", "groups")
-droppable("OffsetFetch", "require_stable", "the broker gives offsets of open transactions as it finds them")
+droppable("OffsetFetch", "require_stable", "the broker returns offsets regardless of open transactions")

@@ -78,11 +78,11 @@ def _requested_topics(fields: Fields, context: ConversionContext) -> None:
 def _refuse_topic_ids(fields: Fields, context: ConversionContext) -> None:
     for topic in fields["topics"] or ():
         if topic["name"] is None or topic.get("topic_id", NO_ID) != NO_ID:
-            raise Unbridgeable("it asks for a topic by its id, which the broker does not have (KIP-516)")
+            raise Unbridgeable("it asks for a topic by its id, which the broker does not support (KIP-516)")
 
 
 difference("Metadata", 1, "racks and internal topics are not known, and the first broker is named as the controller")
-difference("Metadata", 4, "where no topic may be created, all topics are requested and the others left out")
+difference("Metadata", 4, "where no topic may be created, all topics are requested and the others removed")
 _OPERATIONS = "the broker does not report authorized operations"
 droppable("Metadata", "include_cluster_authorized_operations", _OPERATIONS)
 droppable("Metadata", "include_topic_authorized_operations", _OPERATIONS)
@@ -99,7 +99,7 @@ def _names_to_topics(fields: Fields, context: ConversionContext) -> None:
 def _topics_to_names(fields: Fields, context: ConversionContext) -> None:
     topics = fields.pop("topics")
     if any(topic["name"] is None for topic in topics):
-        raise Unbridgeable("it names a topic by its id, which the broker does not have (KIP-516)")
+        raise Unbridgeable("it names a topic by its id, which the broker does not support (KIP-516)")
     fields["topic_names"] = [topic["name"] for topic in topics]
 
 

@@ -18,7 +18,7 @@ from .steps import ConversionContext, Unbridgeable, difference, down, droppable,
 ALL_REPLICAS = -1
 TIMELESS, TIMED = 0, 1  # magics
 ENTRY = 12  # offset and size before each message
-_IDS = "it contains topic ids, which this broker does not have (KIP-516)"
+_IDS = "it contains topic ids, which this broker does not support (KIP-516)"
 
 # --- Produce -----------------------------------------------------------------------------------------------------------
 

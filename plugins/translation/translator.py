@@ -128,7 +128,7 @@ class Translator:
         for loss in losses:
             why = why_droppable(asked.api_key, loss.path)
             if why is None:
-                raise Unbridgeable(f"{loss.path} has no place in version {asked.served}, the highest of the broker")
+                raise Unbridgeable(f"{loss.path} does not exist in version {asked.served}, the broker's highest")
             asked.note(f"{loss.path}: {why}")
         header = message.header
         return decoder.encode_request(
@@ -179,7 +179,7 @@ def _nothing(message: Message) -> Answered:
     """The answer to a request that asks for nothing."""
     fields, correlation = responses.mirror_request(message), message.header["correlation_id"]
     frame = decoder.encode_response(message.api_key, message.api_version, fields, correlation_id=correlation)
-    return Answered(frame, "it asks for nothing", refusal=False)
+    return Answered(frame, "it requests nothing", refusal=False)
 
 
 def refused(request: Message, error: str, why: str) -> Answered:

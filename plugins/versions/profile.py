@@ -64,7 +64,7 @@ class Profile:
                 low, high = kept
             of = f"Kafka {found.name} serves {facts.api_name(key)}" if found else f"{facts.api_name(key)} has versions"
             if version < low:
-                raise ValueError(f"a cap of {version} leaves nothing of {facts.api_name(key)}: {of} {span(low, high)}")
+                raise ValueError(f"a cap of {version} leaves no version of {facts.api_name(key)}: {of} {span(low, high)}")
             if version > high:
                 raise ValueError(f"a cap of {version} removes nothing: {of} {span(low, high)}")
             if key in caps:

@@ -157,7 +157,7 @@ class AddressMap:
                     self._refuse(broker, reasons[0])
                     return None
                 if len(self.found) >= self._most:
-                    self._refuse(broker, f"{len(self.found)} brokers have listeners, the most (--max-brokers, ulimit -n)")
+                    self._refuse(broker, f"{len(self.found)} brokers have listeners, the maximum (--max-brokers, ulimit -n)")
                     return None
                 self._add(broker, node, shared)
             return self._shared_port(broker)

@@ -46,7 +46,7 @@ class Allowed:
         except ValueError:
             raise ValueError(f"{ports!r} are not ports: write PORT or PORT-PORT") from None
         if not 1 <= first <= last <= 65535:
-            raise ValueError(f"ports go from 1 to 65535, the lower one first, not {ports!r}")
+            raise ValueError(f"ports must be 1 to 65535, the lower one first, not {ports!r}")
         return cls(found, first, last)
 
     def has(self, address: IpAddress, port: int) -> bool:

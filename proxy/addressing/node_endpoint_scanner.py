@@ -242,4 +242,4 @@ def _read_uvarint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return value, at
-    raise ValueError("a length that does not end")
+    raise ValueError("an unterminated length")

@@ -46,7 +46,7 @@ class TransparentConfig:
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise ValueError(f"transparent mode is one of {', '.join(MODES)}, not {self.mode!r}")
+            raise ValueError(f"transparent mode must be one of {', '.join(MODES)}, not {self.mode!r}")
         if self.keep_source and self.mode != "tproxy":
             raise ValueError("the client's source address can only be kept in tproxy mode")
 
@@ -123,12 +123,12 @@ class Interception:
         if (peer, wanted) in self._own or (self._shared_state and self._shared_state.claimed(peer[1], _mark(peer, wanted))):
             raise NotIntercepted(
                 f"the proxy's own connection to {show(wanted)} came back to it: run the proxy with CAP_NET_ADMIN, so "
-                "that it can mark its connections, or `barnabas transparent up --exclude-uid USER` with the user it runs as"
+                "that it can mark its connections, or use `barnabas transparent up --exclude-uid USER` with the user it runs as"
             )
         if wanted[1] == self._port and is_local(wanted[0]):
             raise NotIntercepted(
                 f"{show(peer)} connected to the proxy itself ({show(wanted)}): clients keep the brokers' own addresses, "
-                "and `barnabas transparent up` brings their connections here"
+                "and `barnabas transparent up` redirects their connections here"
             )
         return wanted
 

@@ -74,7 +74,7 @@ class AsyncChannel:
     async def ask(self, command: Command[A], data: bytes = b"", within: float = ASK_SECONDS) -> A:
         """The answer to a command; CommandFailed if there is none."""
         if not self.up or self._writer is None:
-            raise CommandFailed(Failure.GONE, f"the {self.name} process does not run")
+            raise CommandFailed(Failure.GONE, f"the {self.name} process is not running")
         self._number += 1
         number = self._number
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()

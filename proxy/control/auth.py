@@ -46,7 +46,7 @@ class AccessGuard:
         """Raise Refused for a request that must not be answered. `with_token` False: anybody on this machine may ask."""
         host = headers.get("Host", "")
         if not self._own(host):
-            raise AccessRefused(403, f"the Host header {host!r} is not one of this API: use 127.0.0.1 or localhost")
+            raise AccessRefused(403, f"the Host header {host!r} is not valid for this API: use 127.0.0.1 or localhost")
         if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
             raise AccessRefused(403, "requests from web pages are refused")
         if not self._token:

@@ -50,7 +50,7 @@ class Control:
 
     def __init__(self, url: str, token: str = "", timeout: float = 30.0) -> None:
         if not (token.isascii() and token.isprintable()):
-            raise ControlError(0, "the token of the control API is one line of ASCII; look at the file or variable it comes from")
+            raise ControlError(0, "the token of the control API must be one line of ASCII; check the file or variable it comes from")
         self.url = url
         self._token = token
         self._timeout = timeout
@@ -333,7 +333,7 @@ class Control:
             except (OSError, http.client.HTTPException) as error:
                 failures += 1
                 if failures > 3:
-                    raise ControlError(0, f"lost the control API at {self.url}: {error}") from None
+                    raise ControlError(0, f"lost the connection to the control API at {self.url}: {error}") from None
             finally:
                 connection.close()
             time.sleep(0.2 * (failures + 1))

@@ -113,7 +113,7 @@ class HeldFrameCopy:
         try:
             return _framed(error_response(self.request_message(), code, self.notice.correlation_id))
         except (decoder.DecodeError, decoder.EncodeError) as fault:
-            raise CommandFailed(Failure.INVALID, f"no answer can be made for this request: {fault}") from None
+            raise CommandFailed(Failure.INVALID, f"this request cannot be answered here: {fault}") from None
 
 
 class HeldFrameCopies:

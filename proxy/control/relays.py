@@ -79,7 +79,7 @@ class Relays:
     def _up(self) -> list[AsyncChannel]:
         up = [channel for channel in self._channels if channel.up]
         if not up:
-            raise CommandFailed(Failure.GONE, "no relay process runs")
+            raise CommandFailed(Failure.GONE, "no relay process is running")
         return up
 
     async def _all(self, command: messages.Command[A], within: float = ASK_SECONDS) -> A:

@@ -149,7 +149,7 @@ class ControlServer:
                 refused.headers["WWW-Authenticate"] = "Bearer"
             return refused
         if self._busy >= AT_ONCE:
-            return failure(CommandFailed(Failure.BUSY, f"{AT_ONCE} requests are being answered already"))
+            return failure(CommandFailed(Failure.BUSY, f"{AT_ONCE} requests are already being answered"))
         self._busy += 1
         try:
             response: web.StreamResponse = await handler(request)

@@ -218,7 +218,7 @@ class Intercepts:
         if held is None:
             return "gone"
         if frame and not held.fits(frame, answer=action is HeldAction.ANSWER):
-            return "the frame has another correlation id, API or version"
+            return "the frame has a different correlation id, API or version"
         if action is HeldAction.CLOSE:
             connection = held.connection
             self._let_go(held, "closed")

@@ -182,7 +182,7 @@ class RequestInterceptor:
         if connection.relay.rewrites and refuses(key, version) and not version_adaptation.refuses_unknown_versions(connection.adapter):
             # Its response could not be read here, so the versions that the client uses afterwards would be unknown.
             entry.answer = refusal(_signed(correlation))
-            connection.note(correlation, f"ApiVersions v{version} is not known here: answered as a broker would", now)
+            connection.note(correlation, f"ApiVersions v{version} is unknown: answered as a broker would", now)
             connection.response_orderer.stand_in(entry, frame, now)
             connection.relay.emit_once(Capped(API_VERSIONS, version, facts.api(API_VERSIONS).versions.high or 0))
             return

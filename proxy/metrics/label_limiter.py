@@ -56,7 +56,7 @@ class LabelLimiter:
         ):
             rows = (([value, api_label(key)], count) for (value, key), count in list(counts.items()))
             yield counters(name, text, (label, "api"), rows)
-        text = f"Sizes of requests and responses by {what}" + (" (in full for every topic in them)." if what == "topic" else ".")
+        text = f"Sizes of requests and responses by {what}" + (" (counted in full for every topic in them)." if what == "topic" else ".")
         sizes = (([value, DIRECTIONS[direction]], size) for (value, direction), size in list(self.bytes.items()))
         yield counters(f"barnabas_{what}_frame_bytes", text, (label, "direction"), sizes)
 

@@ -158,12 +158,12 @@ class Metrics:
     def _of_apis(self) -> Iterator[Metric]:
         answers = HistogramMetricFamily(
             "barnabas_request_duration_seconds",
-            "Time from a request's first byte to its response's, of APIs that brokers answer at once.",
+            "Time from a request's first byte to its response's, for APIs that brokers answer at once.",
             labels=["api"],
         )
         waits = HistogramMetricFamily(
             "barnabas_long_poll_duration_seconds",
-            "The same for APIs whose requests a broker may hold until records or members come.",
+            "The same for APIs whose requests a broker may hold until records or members arrive.",
             labels=["api"],
         )
         apis = list(self.apis.values())
@@ -246,7 +246,7 @@ class ProcessEvents:
 
     def collect(self) -> Iterator[Metric]:
         if self.recording is not None:
-            yield _gauge("barnabas_recording", "1: traffic is being recorded; 0: it should be.", int(self.recording))
+            yield _gauge("barnabas_recording", "1: traffic is being recorded; 0: it should be, but is not.", int(self.recording))
         yield _counter("barnabas_observer_lost_bytes", "Bytes that the recording lacks.", self.observer_lost[0])
         yield _counter("barnabas_observer_lost_chunks", "Chunks that the recording lacks.", self.observer_lost[1])
         yield _counter("barnabas_inspector_lost_bytes", "Bytes that were not searched for findings.", self.inspector_lost)

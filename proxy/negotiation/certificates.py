@@ -50,7 +50,7 @@ def _needs_cryptography() -> None:
         import cryptography  # noqa: F401
     except ImportError:
         raise CertificateError(
-            f"--tls-ca makes certificates, which needs the package cryptography: {install('tls')}, "
+            f"--tls-ca creates certificates, which needs the package cryptography: {install('tls')}, "
             "or give a certificate of your own with --tls-cert and --tls-key"
         ) from None
 
@@ -77,7 +77,7 @@ class Authority:
                 return cls._load(folder)
         except OSError as error:
             raise CertificateError(
-                f"the CA in {folder} cannot be used: {error.strerror or error}; give --tls-ca another folder"
+                f"the CA in {folder} cannot be used: {error.strerror or error}; choose another folder with --tls-ca"
             ) from None
 
     @classmethod
@@ -86,7 +86,7 @@ class Authority:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
 
-        advice = f"repair it, or remove {CA_CERTIFICATE} and {CA_KEY} for a new CA (which clients then have to trust)"
+        advice = f"repair it, or remove {CA_CERTIFICATE} and {CA_KEY} for a new CA (which clients must then trust)"
         for name in (CA_CERTIFICATE, CA_KEY):
             if not (folder / name).exists():
                 raise CertificateError(f"{folder} has no {name}: {advice}")

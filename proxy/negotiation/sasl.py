@@ -77,7 +77,7 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
             offered = ", ".join(response["mechanisms"]) or "none"
             raise LoginRefused(
                 f"the broker does not support {config.mechanism} ({facts.error_name(response['error_code'])}): "
-                f"it offers {offered}: choose one of them with --sasl-mechanism"
+                f"it offers {offered}; choose one of them with --sasl-mechanism"
             )
         tokens = _tokens(config, {} if salted is None else salted)
         lifetime = 0

@@ -102,9 +102,9 @@ def prepare(tls: TlsConfig | None, sasl: SaslConfig | None) -> SecurityConfig | 
 
 def _check_tls(tls: TlsConfig) -> None:
     if tls.ca is not None and (tls.certificate is not None or tls.key is not None):
-        raise SecurityError("--tls-ca makes certificates, --tls-cert gives one: choose one of them")
+        raise SecurityError("--tls-ca creates certificates, --tls-cert gives one: use only one of these options")
     if (tls.certificate is None) != (tls.key is None):
-        raise SecurityError("--tls-cert and --tls-key belong together: give both (a PEM file with both may be both)")
+        raise SecurityError("--tls-cert and --tls-key belong together: give both (one PEM file that contains both can be given twice)")
     if (tls.broker_certificate is None) != (tls.broker_key is None):
         raise SecurityError("--broker-cert and --broker-key belong together: give both")
     if tls.broker_insecure and (tls.broker_ca is not None or tls.broker_name):
@@ -136,7 +136,7 @@ def _make_private(path: Path) -> None:
             os.close(fd)
     except OSError as error:
         raise SecurityError(
-            f"cannot write keys to {path}: {error.strerror or error}; give --tls-keylog another file"
+            f"cannot write keys to {path}: {error.strerror or error}; choose another file with --tls-keylog"
         ) from None
 
 
@@ -153,7 +153,7 @@ def _check_sasl(sasl: SaslConfig) -> None:
                 "for an unsecured one"
             )
         if re.search(r"[^\x21-\x7e]", sasl.secret):
-            raise SecurityError("the OAUTHBEARER token contains characters that a token cannot have: give the file with the token alone")
+            raise SecurityError("the OAUTHBEARER token contains characters that a token cannot have: the file must contain only the token")
         return
     if not sasl.username:
         raise SecurityError(f"{sasl.mechanism} needs --sasl-username NAME")
@@ -277,7 +277,7 @@ def client_advice(tls: TlsConfig) -> list[str]:
         return []
     path = tls.ca.absolute() / CA_CERTIFICATE
     return [
-        f"clients have to trust {path}:",
+        f"clients must trust {path}:",
         f"  Java         security.protocol=SSL ssl.truststore.type=PEM ssl.truststore.location={path}",
         f"  librdkafka   security.protocol=SSL ssl.ca.location={path}",
         f"  kafka-python security_protocol='SSL', ssl_cafile={str(path)!r}",

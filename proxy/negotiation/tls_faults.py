@@ -51,7 +51,7 @@ def why_client(error: ssl.SSLError, _: str = "") -> str:
     if alert == "certificate_expired":
         return f"the proxy's certificate has expired (alert {alert}): give a new one with --tls-cert and --tls-key"
     if alert:
-        return f"the client broke the TLS connection off (alert {alert})"
+        return f"the client aborted the TLS connection (alert {alert})"
     if error.reason in ("UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW", "UNKNOWN_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"):
         return "the client offers no TLS 1.2 or newer: update it, or allow TLSv1.2 in its ssl.enabled.protocols"
     if error.reason in ("NO_SHARED_CIPHER", "NO_SUITABLE_SIGNATURE_ALGORITHM", "NO_SUITABLE_KEY_SHARE"):
@@ -84,11 +84,11 @@ def why_broker(error: ssl.SSLError, expiry: str = "") -> str:
         )
     if alert == "handshake_failure":
         return (
-            "the broker refuses the TLS handshake (alert handshake_failure): perhaps it wants a client certificate "
+            "the broker refuses the TLS handshake (alert handshake_failure): it may require a client certificate "
             "(--broker-cert and --broker-key)"
         )
     if alert:
-        return f"the broker broke the TLS connection off (alert {alert})"
+        return f"the broker aborted the TLS connection (alert {alert})"
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
         return PLAIN_BROKER
     return f"TLS with the broker failed: {_plain(error)}"

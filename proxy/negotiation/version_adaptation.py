@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 OWN_IDS = 0x7F000000
 """Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""
-NOTE = "as the client's version has it"
-_OWN = "asked by the proxy itself"
+NOTE = "in the client's version"
+_OWN = "sent by the proxy itself"
 
 
 def use_adapter(connection: ConnectionInterface, adapter: VersionAdapter) -> None:
@@ -135,7 +135,7 @@ def _forward(
         connection.request.emit(frame, now)
         return
     connection.publish_request(original, now)
-    connection.broker_leg(0, frame, step.note or "as the broker's version has it", now)
+    connection.broker_leg(0, frame, step.note or "in the broker's version", now)
     connection.request.push(frame)
 
 

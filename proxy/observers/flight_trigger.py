@@ -105,7 +105,7 @@ class FlightTrigger:
             self._emit(self._waiting)
         elif self._others:
             others, self._others = self._others, 0
-            text = f"{others} more exchange{'' if others == 1 else 's'} that a filter was true of"
+            text = f"{others} more exchange{'' if others == 1 else 's'} that matched a filter"
             self._emit(FlightWanted("filter", text, _LABEL, now_ns(), {}, others - 1))
         if not self.inspects or self._waiting is not None:
             return

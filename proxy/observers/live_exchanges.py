@@ -121,7 +121,7 @@ class LiveExchanges:
             case messages.GetExchange(number):
                 stored = self.store.get(number)
                 if stored is None:
-                    return messages.Refused(Failure.MISSING, f"exchange {number} is not here (any more)")
+                    return messages.Refused(Failure.MISSING, f"exchange {number} is not available (any more)")
                 return messages.ExchangeFound(self.store.described(stored, True, self._values))
             case messages.FindNoted(wanted):
                 return messages.NotedExchanges(self.store.noted(wanted))
@@ -139,7 +139,7 @@ class LiveExchanges:
 
     def _find(self, command: messages.FindExchanges, reply: Reply) -> messages.Refused | None:
         if len(self._questions) >= QUESTIONS:
-            return messages.Refused(Failure.BUSY, f"{QUESTIONS} questions are being answered already")
+            return messages.Refused(Failure.BUSY, f"{QUESTIONS} questions are already being answered")
         try:
             wanted = self._filters.of(command.filter, command.zone)
         except FilterError as error:

@@ -92,7 +92,7 @@ class Recordings:
                         raise RecordingRefused(Failure.MISSING, "nothing is being recorded")
                     self._recorder.rotate()
                 case messages.WriteFlight(label, reason):
-                    return self.write_flight(events.FlightWanted("asked", reason or "asked for", label or "flight", now_ns(), {}))
+                    return self.write_flight(events.FlightWanted("asked", reason or "requested", label or "flight", now_ns(), {}))
         except RecordingRefused as error:
             return messages.Refused(error.kind, str(error))
         return self.state()
@@ -153,7 +153,7 @@ class Recordings:
 
     def _start(self, directory: str, config: RecordingConfig) -> None:
         if self._recorder is not None and not self._in_ring:
-            raise RecordingRefused(Failure.EXISTS, f"already recording to {self.directory}: stop that first")
+            raise RecordingRefused(Failure.EXISTS, f"already recording to {self.directory}: stop that recording first")
         self._close()
         try:
             self._begin(directory, config)
@@ -221,7 +221,7 @@ class Recordings:
         """Write what the flight recorder holds, for a reason found in the traffic or because it was asked for."""
         if self._flight is None:
             raise RecordingRefused(Failure.MISSING, "there is no flight recorder: start the proxy with --flight DIR")
-        reason = FlightReason(wanted.kind, wanted.reason or "asked for", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
+        reason = FlightReason(wanted.kind, wanted.reason or "requested", wanted.label or "flight", wanted.time_ns, dict(wanted.about))
         return messages.FlightBegun(*self._flight.trigger(reason, wanted.others))
 
     def _flight_event(self, event: Written | Failed | Full) -> None:

@@ -115,11 +115,11 @@ class FlightConfig:
 
     def __post_init__(self) -> None:
         if self.seconds is not None and self.seconds < 2:
-            raise ValueError("a flight recorder keeps 2 seconds or more")
+            raise ValueError("a flight recorder must keep at least 2 seconds")
         if self.bytes < 4 * LEAST_SEGMENT:
-            raise ValueError(f"a flight recorder keeps {4 * LEAST_SEGMENT >> 10} KiB or more")
+            raise ValueError(f"a flight recorder must keep at least {4 * LEAST_SEGMENT >> 10} KiB")
         if not 0 <= self.after <= 3600:
-            raise ValueError("a flight recording continues for 0 s to an hour")
+            raise ValueError("the time that follows a flight recording must be 0 s to 1 hour")
         if self.every < 0 or self.most < 1:
             raise ValueError("the pause between flight recordings and their number must be more than 0")
         if self.filters:

@@ -118,7 +118,7 @@ class Commands:
             case control.CloseConnection(number, how):
                 connection = relay.connections.get(number)
                 if connection is None:
-                    return Refused(Failure.MISSING, f"no connection {number} is open")
+                    return Refused(Failure.MISSING, f"there is no open connection {number}")
                 connection.close(how, "control API")
                 return control.ConnectionClosed(number, how)
             case control.ListIntercepts():

@@ -280,7 +280,7 @@ class ConnectionCloser:
                 self._hang_up(recorded)
             elif now > recorded.closes_by:
                 if any(call.exchange.response is None for connection in recorded.connections.values() for _, call, _ in connection.pending):
-                    self._report.note("the recorded broker closed a connection, and the target did not")
+                    self._report.note("the recorded broker closed a connection, but the target did not")
                 self._hang_up(recorded)
 
     def _hang_up(self, recorded: ReplayedConnection) -> None:

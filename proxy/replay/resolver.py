@@ -50,7 +50,7 @@ class TargetResolver:
             elif missing:
                 shown = ", ".join(sorted(missing)[:5]) + (" ..." if len(missing) > 5 else "")
                 self._report.warnings.append(
-                    f"the target lacks {len(missing)} topic(s) of the recording ({shown}): --create-topics makes them"
+                    f"the target lacks {len(missing)} topic(s) of the recording ({shown}): --create-topics creates them"
                 )
             back = {names.topic(name): name for name in new}
             there_before = [topic for topic in back if topic in target.topics]
@@ -94,7 +94,7 @@ class TargetResolver:
                 self._report.note("topic ids that are not known at the target, sent as recorded")
         elif unknown.role is Role.MEMBER_ID:
             mapping.members[unknown.value] = unknown.value
-            self._report.note("member ids that the target has not given, sent as recorded")
+            self._report.note("member ids that the target has not assigned, sent as recorded")
         elif unknown.role is Role.GENERATION:
             mapping.generations[unknown.value] = unknown.value[1]
             self._report.note("generations that the target has not sent, sent as recorded")

@@ -197,7 +197,7 @@ class ResponseChecker:
             if mismatch.offset < known and not mismatch.got:
                 self.report.note("a fetched batch was written before the recording began")
                 continue
-            there = f"another batch at offset {mismatch.target_offset}" if mismatch.got else f"none fetched at offset {mismatch.target_offset}"
+            there = f"a different batch at offset {mismatch.target_offset}" if mismatch.got else f"none fetched at offset {mismatch.target_offset}"
             path = f"records of {mismatch.topic}-{mismatch.partition} at offset {mismatch.offset}"
             self.report.differ_at_the_end("Fetch", "Fetch records", FieldDifference(path, "a batch", there))
             self.left_out.differs(self._concerned.get((mismatch.topic, mismatch.partition), ()))

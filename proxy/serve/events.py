@@ -42,7 +42,7 @@ class Miss:
     @property
     def text(self) -> str:
         near = f"; nearest in the recording: {self.nearest} (number {self.nearest_number})" if self.nearest else ""
-        return f"miss: {self.client} asked {self.what}{near or '; nothing like it is in the recording'}: {self.done}"
+        return f"miss: {self.client} requested {self.what}{near or '; nothing like it is in the recording'}: {self.done}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ProducedOtherwise:
     @property
     def text(self) -> str:
         there = f"the recording has {self.recorded}" if self.recorded else "the recording has no more records of this topic"
-        return f"{self.client} produced to {self.topic}-{self.partition} what was not recorded: {self.live}; {there}"
+        return f"{self.client} produced a record to {self.topic}-{self.partition} that was not recorded: {self.live}; {there}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class WaitsForProducer:
     @property
     def text(self) -> str:
         return (
-            f"a consumer waits at the end of {self.topic}-{self.partition}: the {self.records} recorded records come "
-            f"when they are produced again (--records all: they are there from the start)"
+            f"a consumer waits at the end of {self.topic}-{self.partition}: the {self.records} recorded records become "
+            f"available when they are produced again (--records all: from the start)"
         )
 
 

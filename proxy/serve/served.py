@@ -61,7 +61,7 @@ class Served:
             self.stop()
             host, port = config.listen
             why = reason(self._failed) if self._failed is not None else "it does not start"
-            raise ServeError(f"cannot listen on {host}:{port}: {why}; give --listen another HOST:PORT") from None
+            raise ServeError(f"cannot listen on {host}:{port}: {why}; choose another address with --listen") from None
         return self
 
     def _exchanges(self) -> list[Exchange]:

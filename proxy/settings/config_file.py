@@ -31,11 +31,11 @@ _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _WORDS = {
     bool: "true or false",
-    str: "a text in quotes",
+    str: "a string in quotes",
     Path: "a path in quotes",
     int: "a whole number",
     float: "a number",
-    list: "a text or a list of texts",
+    list: "a string or a list of strings",
 }
 
 
@@ -110,7 +110,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[ClusterConfig]:
         raise ConfigError(f"{path}:{places.of(-1, CLUSTER)}: clusters are written with two brackets: [[{CLUSTER}]]")
     for_all = _checked(path, places, -1, table, keys)
     if not found:
-        raise ConfigError(f"{path}: no cluster is named: add one that begins with [[{CLUSTER}]]")
+        raise ConfigError(f"{path}: there is no cluster: add one that begins with [[{CLUSTER}]]")
     clusters: list[ClusterConfig] = []
     lines: dict[str, int] = {}
     for index, values in enumerate(found):
@@ -120,12 +120,12 @@ def read(path: Path, keys: Mapping[str, type]) -> list[ClusterConfig]:
             raise ConfigError(f'{path}:{line}:1: this cluster has no name: add name = "..."')
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(
-                f"{path}:{places.of(index, 'name')}: a name consists of letters, digits, '.', '_' and '-', and begins "
-                f"with none of '.' and '-': {name!r} is not"
+                f"{path}:{places.of(index, 'name')}: a name may contain letters, digits, '.', '_' and '-', and must not begin "
+                f"with '.' or '-': {name!r} does"
             )
         if name in lines:
             raise ConfigError(
-                f"{path}:{places.of(index, 'name')}: the cluster of line {lines[name]} is named {name!r}, too"
+                f"{path}:{places.of(index, 'name')}: the cluster of line {lines[name]} is also named {name!r}"
             )
         lines[name] = line
         clusters.append(ClusterConfig(name, for_all | _checked(path, places, index, values, keys), path, line))
@@ -156,9 +156,9 @@ def _checked(
         elif kind is list and fits:
             fits = all(isinstance(each, str) for each in value)
         if not fits:
-            raise ConfigError(f"{where}: {written} is {_WORDS[kind]}, not {value!r}")
+            raise ConfigError(f"{where}: {written} must be {_WORDS[kind]}, not {value!r}")
         if key in checked:
-            raise ConfigError(f"{where}: {key} is there twice, with '-' and with '_'")
+            raise ConfigError(f"{where}: {key} is given twice, with '-' and with '_'")
         if key == PLUGIN:
             value = [_beside(path.parent, each) for each in value]
         checked[key] = path.parent / Path(value).expanduser() if kind is Path else value
@@ -182,7 +182,7 @@ def _alone(clusters: list[ClusterConfig], key: str) -> None:
             continue
         other = seen.setdefault(value, cluster)
         if other is not cluster:
-            raise cluster.wrong(f"{key} {str(value)!r} is that of cluster {other.name!r}, too: each needs its own")
+            raise cluster.wrong(f"{key} {str(value)!r} is also that of cluster {other.name!r}: each needs its own")
 
 
 def _syntax(path: Path, message: str) -> str:

@@ -36,13 +36,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.oversize not in OVERSIZE:
-            raise ValueError(f"what is done to larger frames is one of {', '.join(OVERSIZE)}, not {self.oversize!r}")
+            raise ValueError(f"the action for larger frames must be one of {', '.join(OVERSIZE)}, not {self.oversize!r}")
         if not 1 <= self.max_frame <= MAX_FRAME:
-            raise ValueError(f"the largest frame goes from 1 to {MAX_FRAME} bytes")
+            raise ValueError(f"the maximum frame size must be 1 to {MAX_FRAME} bytes")
         if self.connect_seconds <= 0:
-            raise ValueError("the time to connect has to be more than 0 seconds")
+            raise ValueError("the time limit for connecting must be more than 0 seconds")
         if self.idle_seconds < 0 or self.max_connections < 0:
-            raise ValueError("a limit is 0 (none) or more")
+            raise ValueError("a limit must be 0 (none) or more")
         if self.max_brokers < 1 or self.broker_expiry < 0:
             raise ValueError("the limit of brokers must be at least 1, and the expiry of listeners 0 seconds (never) or more")
         for each in self.upstream_allow:

@@ -64,9 +64,9 @@ def acquire(config: ProxyConfig) -> StartupResources:
     """Acquire everything that `config` asks for; BarnabasError names what is not available."""
     host, port = config.listen
     if not 0 <= port < 65536:
-        raise ProxyError(f"cannot listen on {show((host, port))}: ports go from 0 to 65535")
+        raise ProxyError(f"cannot listen on {show((host, port))}: ports are 0 to 65535")
     if not 1 <= config.workers <= MOST_WORKERS:
-        raise ProxyError(f"a proxy has from 1 to {MOST_WORKERS} workers, not {config.workers}")
+        raise ProxyError(f"a proxy must have 1 to {MOST_WORKERS} workers, not {config.workers}")
     security = prepare(config.tls, config.sasl)
     with ExitStack() as opened:
         listener = opened.enter_context(_listener(config))
@@ -94,7 +94,7 @@ def _listener(config: ProxyConfig) -> socket.socket:
             f"cannot listen on {show((host, port))}: {reason(error)}; choose another address with --listen"
         ) from None
     except UnicodeError:
-        raise ProxyError(f"cannot listen on {host!r}: this is not a host name") from None
+        raise ProxyError(f"cannot listen on {host!r}: it is not a host name") from None
 
 
 # -- what each process is given ------------------------------------------------------------------------------

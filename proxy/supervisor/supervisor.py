@@ -216,7 +216,7 @@ class Proxy:
             raise
         if not self._accepting:
             self.stop()
-            why = "it ended as it began" if in_time else f"it takes no clients after {SECONDS:.0f} s"
+            why = "it ended during startup" if in_time else f"it accepts no clients after {SECONDS:.0f} s"
             raise ProxyError(f"cannot start the relay: {why}")
 
     def _start_relay(self, worker: int) -> None:

@@ -81,7 +81,7 @@ def _read(data: bytes, limit: int) -> tuple[list[Record], int]:
         if isinstance(entry, Partial):
             break
         if isinstance(entry, Batch):
-            text = f"an entry of magic {entry.magic} at byte {entry.start}, behind older ones"
+            text = f"an entry of magic {entry.magic} at byte {entry.start}, after older ones"
             raise ConversionError(text, entry.start + 16, error="INVALID_RECORD")
         if not entry.codec:
             found, pos = plain_records(data, pos, end, magic=entry.magic, number_from=len(records))

@@ -146,9 +146,9 @@ async def body_of(request: web.Request) -> Json:
     except ValueError as error:
         raise CommandFailed(Failure.MALFORMED, f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise CommandFailed(Failure.MALFORMED, "the body is nested too deep") from None
+        raise CommandFailed(Failure.MALFORMED, "the body is nested too deeply") from None
     if not isinstance(found, dict):
-        raise CommandFailed(Failure.MALFORMED, "the body is a JSON object")
+        raise CommandFailed(Failure.MALFORMED, "the body must be a JSON object")
     return found
 
 
@@ -171,7 +171,7 @@ def number(name: str, given: Any, bounds: Bounds, whole: bool = True) -> Any:
         if whole and isinstance(given, float) and given != value:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise CommandFailed(Failure.INVALID, f"{name} is a {'whole ' if whole else ''}number and not {given!r}") from None
+        raise CommandFailed(Failure.INVALID, f"{name} must be a {'whole ' if whole else ''}number, not {given!r}") from None
     if not low <= value <= high:
         raise CommandFailed(Failure.INVALID, f"{name} must be from {low:g} to {high:g}")
     return value
@@ -182,7 +182,7 @@ def flag(name: str, given: str | None) -> bool:
         return False
     if given in ("", "1", "true", "yes"):
         return True
-    raise CommandFailed(Failure.INVALID, f"{name} is 0 or 1 and not {given!r}")
+    raise CommandFailed(Failure.INVALID, f"{name} must be 0 or 1, not {given!r}")
 
 
 def in_path(request: web.Request, name: str) -> int:

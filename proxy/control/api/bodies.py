@@ -67,10 +67,10 @@ class Text:
         if self.check is not None:
             return self.check(name, given)
         if self.choice and given not in self.choice:
-            raise CommandFailed(Failure.INVALID, f"{name} is {' or '.join(self.choice)}")
+            raise CommandFailed(Failure.INVALID, f"{name} must be {' or '.join(self.choice)}")
         if not isinstance(given, str) or len(given) > (self.longest or len(given)):
             limit = f" of up to {self.longest} characters" if self.longest else ""
-            raise CommandFailed(Failure.INVALID, f"{name} is a text{limit}")
+            raise CommandFailed(Failure.INVALID, f"{name} must be a string{limit}")
         return given
 
     def schema(self) -> Json:
@@ -88,7 +88,7 @@ class Flag:
 
     def read(self, name: str, given: Any) -> bool:
         if not isinstance(given, bool) or (self.only_true and not given):
-            raise CommandFailed(Failure.INVALID, f"{name} is true" + ("" if self.only_true else " or false"))
+            raise CommandFailed(Failure.INVALID, f"{name} must be true" + ("" if self.only_true else " or false"))
         return given
 
     def schema(self) -> Json:
@@ -99,7 +99,7 @@ class Flag:
 class MessageFields:
     def read(self, name: str, given: Any) -> Json:
         if not isinstance(given, dict):
-            raise CommandFailed(Failure.INVALID, f"{name} is an object: fields and their values")
+            raise CommandFailed(Failure.INVALID, f"{name} must be an object: fields and their values")
         return given
 
     def schema(self) -> Json:
@@ -110,7 +110,7 @@ class MessageFields:
 class Addresses:
     def read(self, name: str, given: Any) -> list[Address]:
         if not isinstance(given, list) or len(given) > MOST_DOWN or not all(map(_is_address, given)):
-            raise CommandFailed(Failure.INVALID, f"{name} is a list of up to {MOST_DOWN} addresses: [host, port]")
+            raise CommandFailed(Failure.INVALID, f"{name} must be a list of up to {MOST_DOWN} addresses: [host, port]")
         return [(host, port) for host, port in given]
 
     def schema(self) -> Json:
@@ -129,13 +129,13 @@ def _is_address(given: Any) -> bool:
 
 def _filter_text(name: str, given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise CommandFailed(Failure.INVALID, f"{name} selects exchanges: a text in the filter language")
+        raise CommandFailed(Failure.INVALID, f"{name} must be a filter expression")
     return given
 
 
 def _absolute(name: str, given: Any) -> str:
     if not isinstance(given, str) or not given.startswith("/") or "\0" in given:
-        raise CommandFailed(Failure.INVALID, f"{name} is an absolute path")
+        raise CommandFailed(Failure.INVALID, f"{name} must be an absolute path")
     return given
 
 
@@ -143,7 +143,7 @@ def zone(name: str, given: Any) -> str:
     """The name of a time zone; UTC where nothing is given."""
     try:
         if given is not None and not isinstance(given, str):
-            raise ValueError(f"a name and not {given!r}")
+            raise ValueError(f"must be a name, not {given!r}")
         named_zone(given or "UTC")
     except ValueError as error:
         raise CommandFailed(Failure.INVALID, f"{name}: {error}") from None

@@ -20,7 +20,7 @@ from .bounds import HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, MOST_RULES, RULES_BYTE
 async def close_connection(api: Api, request: web.Request) -> web.Response:
     how = request.query.get("how", "fin")
     if how not in ("fin", "rst"):
-        raise CommandFailed(Failure.INVALID, f"how is fin or rst and not {how!r}")
+        raise CommandFailed(Failure.INVALID, f"how must be fin or rst, not {how!r}")
     return answer(await api.relays.ask(messages.CloseConnection(in_path(request, "connection"), how)))
 
 
@@ -35,10 +35,10 @@ async def brokers_down(api: Api, request: web.Request) -> web.Response:
 async def _read_rules(request: web.Request, standing: int) -> list[Rule]:
     """The rules in a body; at most as many as still fit beside the `standing` ones."""
     if (request.content_length or 0) > RULES_BYTES:
-        raise CommandFailed(Failure.TOO_LARGE, f"a body of rules has up to {RULES_BYTES} bytes")
+        raise CommandFailed(Failure.TOO_LARGE, f"a body of rules may have up to {RULES_BYTES} bytes")
     text = await text_of(request)
     if len(text) > RULES_BYTES:
-        raise CommandFailed(Failure.TOO_LARGE, f"a body of rules has up to {RULES_BYTES} bytes")
+        raise CommandFailed(Failure.TOO_LARGE, f"a body of rules may have up to {RULES_BYTES} bytes")
     try:
         # In a thread, so that other requests are answered meanwhile.
         return await asyncio.to_thread(parse_rules, text, "body", standing + 1, MOST_RULES - standing)
@@ -100,7 +100,7 @@ async def rule_put(api: Api, request: web.Request) -> web.Response:
     name = request.match_info["name"]
     found = await _read_rules(request, 0)
     if len(found) != 1:
-        raise CommandFailed(Failure.INVALID, "the body is one rule")
+        raise CommandFailed(Failure.INVALID, "the body must be one rule")
     fields = found[0].to_dict() | {"name": name}
     done = await api.relays.ask(messages.PutRule(_entry(Rule.from_dict(fields))))
     return answer(_one(done.rules, name), 201 if done.created else 200)
@@ -176,7 +176,7 @@ async def intercept_add(api: Api, request: web.Request) -> web.Response:
     given = await read(request, InterceptAsked)
     requests = given.request if given.request is not None else given.response is None
     if not requests and not given.response:
-        raise CommandFailed(Failure.INVALID, "one of request and response is true")
+        raise CommandFailed(Failure.INVALID, "request, response or both must be true")
     wanted = messages.AddIntercept(
         given.filter, given.zone, requests, bool(given.response), given.timeout, given.most, given.times
     )
@@ -190,7 +190,7 @@ async def intercept_renew(api: Api, request: web.Request) -> web.Response:
     wanted = in_path(request, "id")
     lease = api.leases.renew(wanted)
     if lease is None:
-        raise CommandFailed(Failure.MISSING, f"intercept {wanted} has no lease: it has run out, or it never had one")
+        raise CommandFailed(Failure.MISSING, f"intercept {wanted} has no lease: it has expired, or there never was one")
     return answer({"id": wanted, "lease": lease})
 
 

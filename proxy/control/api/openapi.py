@@ -43,13 +43,13 @@ ERRORS = {
     400: "The body cannot be read.",
     401: "The token is missing or wrong.",
     403: "The request comes from a web page, or names another host.",
-    404: "Nothing has this name or number (any longer).",
+    404: "Nothing has this name or number (any more).",
     405: "The method is not allowed.",
     409: "It already exists.",
     413: "The body is too large.",
     422: "The request is invalid; `message` gives the reason, `line` and `column` or `start` and `end` the position.",
     500: "An internal error.",
-    503: "The process that has to answer is not running, or has too many requests.",
+    503: "The process that must answer is not running, or has too many requests.",
 }
 
 

@@ -127,7 +127,7 @@ class HeaderPrefix:
             if byte < 0x80:
                 return value
             if shift > 28:
-                raise ValueError("a length that does not end")
+                raise ValueError("an unterminated length")
 
     def _length(self, field: FieldPlan, wide: bool) -> Generator[int, bytes, int]:
         """The items of an array, or the bytes of a text; -1 for null."""

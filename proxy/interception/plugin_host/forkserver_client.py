@@ -133,14 +133,14 @@ def check(config: PluginsConfig) -> list[PluginDescription]:
                 ended = True
                 poll.unregister(host.channel.fileno())
             events = forkserver.receive()
-            gone = messages.ForkServerEvent(messages.ForkServerEventKind.ENDED, 0, "the process that starts it is gone")
+            gone = messages.ForkServerEvent(messages.ForkServerEventKind.ENDED, 0, "the process that starts it has ended")
             for event in events if events is not None else [gone]:
                 if event.kind is messages.ForkServerEventKind.FAILED:
                     raise PluginError(event.text)
                 if event.kind is messages.ForkServerEventKind.ENDED:
                     raise PluginError(f"{_names(config)}: the process ended while it was loaded: {event.text}")
         raise PluginError(
-            f"{_names(config)}: not loaded within {LOAD_SECONDS:g} s: its code outside of methods takes too long"
+            f"{_names(config)}: not loaded within {LOAD_SECONDS:g} s: its code outside methods takes too long"
         )
     except OSError as error:
         raise PluginError(f"plugins cannot be loaded: {error.strerror or error}") from None

@@ -212,7 +212,7 @@ class PluginHost:
             self._task = None
         if not isinstance(asked, Ask):
             # Something like asyncio.sleep: there is no loop here that would ever wake it.
-            return self._go_on(task, None, RuntimeError("hooks can await what ctx.request gives, and nothing else"))
+            return self._go_on(task, None, RuntimeError("hooks can await only what ctx.request returns"))
         number = next(self._numbers)
         self._asks[number] = task, asked
         plugin = self._names[task.running[0]]

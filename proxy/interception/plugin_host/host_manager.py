@@ -267,7 +267,7 @@ class HostManager:
         spent = running.seconds()
         if spent < (seconds / 2 if running.question == question else seconds):
             return False
-        self.died(host, f"it did not come back within {seconds * 1000:.0f} ms")
+        self.died(host, f"it did not return within {seconds * 1000:.0f} ms")
         return True
 
     def died(self, host: HostProcess, why: str) -> None:

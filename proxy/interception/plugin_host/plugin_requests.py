@@ -52,9 +52,9 @@ class PluginRequestQueue:
         asked = PluginRequest(host, ask.id, ask.question, connection, frame, ask.plugin)
         self._waiting.append(asked)
         if len([each for each in self._waiting if each.connection is connection]) > MOST:
-            self._fail(asked, f"{MOST} requests of plugins wait on this connection already")
+            self._fail(asked, f"{MOST} requests of plugins are already waiting on this connection")
             return
-        self._relay.timers.after(int(ask.seconds * 1e9), lambda: self._fail(asked, "no answer came in time"))
+        self._relay.timers.after(int(ask.seconds * 1e9), lambda: self._fail(asked, "no response in time"))
         self._try(asked)
 
     def _try(self, asked: PluginRequest) -> None:

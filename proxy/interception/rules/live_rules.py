@@ -109,7 +109,7 @@ class LiveRules:
         known = {each.rule.name for each in self._entries}
         for each in rules:
             if each.rule.name in known:
-                raise RuleExists(f"a rule named {each.rule.name!r} is there already: replace it, or choose another name")
+                raise RuleExists(f"there is already a rule named {each.rule.name!r}: replace it, or choose another name")
         self._entries += rules
         self._renew()
 

@@ -246,5 +246,5 @@ class FeedReader:
 
 _REFUSALS: dict[int, str] = {
     SubscriptionRefusal.TOKEN: "the feed does not know this token; give the one that the proxy was started with",
-    SubscriptionRefusal.FULL: "the feed has as many subscribers as it may; end one of them",
+    SubscriptionRefusal.FULL: "the feed has the maximum number of subscribers; end one of them",
 }

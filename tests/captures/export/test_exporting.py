@@ -174,7 +174,7 @@ def test_records_are_those_that_kafka_python_reads(produced: Path) -> None:
         wanted = ["partition", "offset", "timestamp_ms", "key_raw", "value_raw", "header_count", "value", "key_bytes"]
         table = parquet.read_table(io.BytesIO(exported(capture, "records", Format.PARQUET, wanted, values=True)))
         found = table.to_pylist()
-        with pytest.raises(ValueError, match="shown only when values are asked for"):
+        with pytest.raises(ValueError, match="shown only when values are requested"):
             exported(capture, "records", Format.CSV, ["value"])
         hidden = exported(capture, "records", Format.CSV) + exported(capture, "exchanges", Format.JSONL, ["request"])
         batches = [json.loads(line) for line in exported(capture, "batches", Format.JSONL).splitlines()]

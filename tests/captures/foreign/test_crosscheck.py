@@ -116,7 +116,7 @@ def test_the_same_fields_at_the_same_places_agree() -> None:
 )
 def test_a_difference_is_reported_with_both_readings(wrong: LayerField, expected: str) -> None:
     outcome, _, why, (difference,) = compare(exchange(), Direction.REQUEST, fields(wrong))
-    assert outcome is CrosscheckOutcome.WIRESHARK and "gives these very bytes" in why
+    assert outcome is CrosscheckOutcome.WIRESHARK and "gives exactly these bytes" in why
     assert difference.wireshark.startswith(wrong.name)
     assert difference.barnabas == expected
     assert difference.start == int(wrong.pos) - 104

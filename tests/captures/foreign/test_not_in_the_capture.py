@@ -172,7 +172,7 @@ def test_a_whole_capture_has_no_findings(tmp_path: Path) -> None:
     assert set(named(findings(tmp_path, wire.packets))) <= {"no-api-versions"}
 
 
-ANSWERS_ONLY = "only what brokers sent is in it"
+ANSWERS_ONLY = "it contains only what brokers sent"
 
 
 @pytest.mark.parametrize("handshake", [True, False])

@@ -100,7 +100,7 @@ def test_loopback(tmp_path: Path, by: str) -> None:
 def test_errors_of_sniffing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SniffError, match=r"there is no interface nope0; there are: .*lo"):
         Tap("nope0")
-    with pytest.raises(SniffError, match="need dumpcap or tcpdump"):
+    with pytest.raises(SniffError, match="needs dumpcap or tcpdump"):
         Tap("any", by="socket")
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SniffError, match="tcpdump is not installed"):
@@ -119,7 +119,7 @@ def test_output_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     program.write_text("#!/bin/sh\necho 'You do not have permission to capture on device lo.' >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(SniffError, match="dumpcap cannot listen to lo: You do not have permission"):
+    with pytest.raises(SniffError, match="dumpcap cannot listen on lo: You do not have permission"):
         Tap("lo")
 
 

@@ -181,7 +181,7 @@ def test_damage_never_raises(written: Path) -> None:
         (b"\x1f\x8b\x08\x00" + bytes(20), "gzip"),
         (b"\n\r\r\n" + bytes(40), "not a capture"),
         (b"hello, world", "not a capture: it starts with 68 65 6c 6c"),
-        (b"BRNBIDX1" + bytes(56), "beside it"),
+        (b"BRNBIDX1" + bytes(56), "next to it"),
     ],
 )
 def test_files_that_are_no_captures(tmp_path: Path, content: bytes, text: str) -> None:

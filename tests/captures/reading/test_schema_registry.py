@@ -277,7 +277,7 @@ def test_a_registry_that_is_down_is_left_alone_for_a_while(monkeypatch):
         read = registry._read
         monkeypatch.setattr(registry, "_read", lambda schema_id: asked.append(schema_id) or read(schema_id))
         notes = {view(framed(schema_id, b"x"), registry=registry).note for schema_id in (5, 6, 7)}
-        assert len(notes) == 3 and all("cannot be asked" in note for note in notes)
+        assert len(notes) == 3 and all("cannot be reached" in note for note in notes)
         assert asked == [5]
         monkeypatch.setattr(module, "PAUSE", 0.0)
         registry._down = None
@@ -294,9 +294,9 @@ def test_a_registry_that_is_down_is_left_alone_for_a_while(monkeypatch):
         ((200, {"no": "schema"}), "holds no schema"),
         ((200, {"schema": "{"}), "not an Avro schema"),
         ((200, {"schema": '{"type": "record"}'}), "not an Avro schema"),
-        ((200, {"schema": '"string"', "references": {"a": 1}}), "references in a form"),
-        ((200, {"schema": '"string"', "references": [1]}), "references in a form"),
-        ((200, {"schemaType": "THRIFT", "schema": ""}), "'THRIFT', which is not known"),
+        ((200, {"schema": '"string"', "references": {"a": 1}}), "references in an unknown form"),
+        ((200, {"schema": '"string"', "references": [1]}), "references in an unknown form"),
+        ((200, {"schemaType": "THRIFT", "schema": ""}), "unknown type 'THRIFT'"),
         ((500, b"\xff"), "answers HTTP 500"),
     ],
 )

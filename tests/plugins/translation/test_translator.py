@@ -124,7 +124,7 @@ def test_offset_commit_1_loses_its_times_with_a_note():
     commit = {"group_id": "g", "generation_id_or_member_epoch": 3, "member_id": "m", "topics": topics}
     exchange = Exchange("4.3", "OffsetCommit", 1, commit)
     assert exchange.asked[0]["member_id"] == "m" and exchange.asked[0]["generation_id_or_member_epoch"] == 3
-    assert exchange.translated.notes == ["the time of a commit is the broker's now"]
+    assert exchange.translated.notes == ["the time of a commit is now the broker's"]
 
 
 def test_offset_fetch_0_has_an_error_where_nothing_was_committed():
@@ -288,7 +288,7 @@ def test_produce_for_old_brokers_loses_headers_with_a_note():
 @pytest.mark.parametrize(
     ("api", "version", "fields", "why"),
     [
-        ("JoinGroup", 5, {"group_instance_id": "i"}, "group_instance_id has no place in version 1"),
+        ("JoinGroup", 5, {"group_instance_id": "i"}, "group_instance_id does not exist in version 1"),
         ("Metadata", 12, {"topics": [{"topic_id": b"i" * 16, "name": None}]}, "topic by its id"),
         ("OffsetFetch", 10, {"groups": []}, "topic ids"),
         ("InitProducerId", 0, {}, "the broker does not have InitProducerId"),

@@ -141,10 +141,10 @@ def test_caps() -> None:
         ("0.10.9", {}, "unknown Kafka release '0.10.9', did you mean 0.10.2?"),
         ("two", {}, "unknown Kafka release 'two'; known are 0.8.0 to"),
         ("", {"Fecht": 3}, "there is no API 'Fecht', did you mean Fetch?"),
-        ("", {"Fetch": -1}, "a cap of -1 leaves nothing of Fetch: Fetch has versions 0-"),
+        ("", {"Fetch": -1}, "a cap of -1 leaves no version of Fetch: Fetch has versions 0-"),
         ("", {"Fetch": 99}, "a cap of 99 removes nothing: Fetch has versions 0-"),
         ("0.10.2", {"Fetch": 9}, "a cap of 9 removes nothing: Kafka 0.10.2 serves Fetch 0-3"),
-        ("4.0", {"Fetch": 1}, "a cap of 1 leaves nothing of Fetch: Kafka 4.0 serves Fetch 4-17"),
+        ("4.0", {"Fetch": 1}, "a cap of 1 leaves no version of Fetch: Kafka 4.0 serves Fetch 4-17"),
         ("0.9", {"CreateTopics": 1}, "Kafka 0.9.0 has no CreateTopics: leave its cap out"),
     ],
 )

@@ -62,5 +62,5 @@ def test_a_listener_that_stands_for_a_broker_leads_to_no_other(testbed: Testbed,
 def test_what_is_no_list_of_addresses_is_refused(testbed: Testbed, tmp_path: Path) -> None:
     _, control = controlled(testbed, tmp_path, testbed.closed_port())
     for brokers in (None, "127.0.0.1:1", [["127.0.0.1"]], [["", 1]], [["a", 0]], [["a", "1"]], [[1, 1]], [["a", True]]):
-        with pytest.raises(ControlError, match="brokers is a list of up to 1000 addresses"):
+        with pytest.raises(ControlError, match="brokers must be a list of up to 1000 addresses"):
             control._call("PUT", "/v1/brokers/down", body={"brokers": brokers})

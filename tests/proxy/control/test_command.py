@@ -77,7 +77,7 @@ def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed
                 "on        0 hits  odd: api == Produce" in call("control", "rules", "--add", str(rules), **own).stdout
             )
             again = call("control", "rules", "--add", str(rules), **own)
-            assert again.returncode == 2 and "a rule named 'odd' is there already" in again.stderr
+            assert again.returncode == 2 and "there is already a rule named 'odd'" in again.stderr
             rules.write_text("rules:\n  - {name: slow, match: api == Heartbeat, do: {delay: 2ms}}\n")
             assert call("control", "rules", "--add", str(rules), **own).returncode == 0
             wire.ask(client, heartbeat(2))
@@ -115,7 +115,7 @@ def test_wrong_addresses_are_explained(tmp_path: Path) -> None:
         (["status", "--url"], "requires an argument"),
         (["status", "--token-file", "none-there"], "the token of none-there cannot be read"),
         (["status", "--token-file", str(two_lines)], "two-lines does not contain a token: write one line"),
-        (["status", "--url", "http://127.0.0.1:9", "--token-file", str(not_ascii)], "the token of the control API is one line of ASCII"),
+        (["status", "--url", "http://127.0.0.1:9", "--token-file", str(not_ascii)], "the token of the control API must be one line of ASCII"),
     ):
         done = call("control", *words)
         assert done.returncode == 2 and text in " ".join(done.stderr.split()), (words, done.stderr)

@@ -150,7 +150,7 @@ def test_a_broker_without_api_versions(testbed: Testbed, silent: bool, release: 
     assert wire.ask(client, wire.request(METADATA, 0, 1)) == wire.response(1, b"ok")  # it waits, and loses nothing
     assert broker.seen.count((API_VERSIONS, 0)) == (1 if silent else 2)  # what hangs up once may have had other reasons
     event = next_event(proxy, OffersLearned)
-    assert event.release == release and f"taken for Kafka {release}" in event.text
+    assert event.release == release and f"treated as Kafka {release}" in event.text
     client = testbed.client(proxy.address)
     assert wire.ask(client, wire.request(METADATA, 0, 1)) == wire.response(1, b"ok")
 

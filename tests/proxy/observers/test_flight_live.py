@@ -298,4 +298,4 @@ def test_the_command_with_a_real_client(tmp_path: Path) -> None:
         timeout=PATIENCE,
         check=True,
     )
-    assert "flight recording: a filter was true: api == Produce and topic == bad" in shown.stderr
+    assert "flight recording: a filter matched: api == Produce and topic == bad" in shown.stderr

@@ -210,8 +210,8 @@ def test_a_frame_just_below_the_limit_passes(testbed: Testbed) -> None:
     ("options", "text"),
     [
         ({"oversize": "drop"}, "pass, close"),
-        ({"max_frame": 0}, "largest frame"),
-        ({"connect_seconds": 0}, "time to connect"),
+        ({"max_frame": 0}, "maximum frame size"),
+        ({"connect_seconds": 0}, "time limit for connecting"),
         ({"idle_seconds": -1}, "0 (none) or more"),
     ],
 )

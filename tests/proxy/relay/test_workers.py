@@ -444,7 +444,7 @@ def test_the_control_apis_port_is_no_brokers(testbed: Testbed, tmp_path: Path) -
 
 def test_a_number_of_workers_that_makes_no_sense(testbed: Testbed) -> None:
     for count in (0, 1000):
-        with pytest.raises(ProxyError, match="from 1 to"):
+        with pytest.raises(ProxyError, match="must have 1 to"):
             testbed.proxy(("127.0.0.1", 9), workers=count)
 
 

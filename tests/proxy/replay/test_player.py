@@ -174,7 +174,7 @@ def test_differences_are_reported_by_field(start_broker: StartBroker, recording:
     assert report.different == {"Heartbeat error_code": 1}
     (found,) = report.differences
     assert (found["path"], found["recorded"], found["got"]) == ("error_code", "NONE", "UNKNOWN_MEMBER_ID")
-    assert report.ignored["of no meaning for the answer"] == 1  # the throttle time
+    assert report.ignored["irrelevant to the response"] == 1  # the throttle time
 
 
 def test_a_transient_error_is_retried(start_broker: StartBroker, recording: TimedRecording) -> None:

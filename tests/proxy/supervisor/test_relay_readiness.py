@@ -68,7 +68,7 @@ def test_a_relay_that_is_late_is_waited_for() -> None:
 
 def test_a_relay_that_ends_as_it_begins_is_an_error() -> None:
     proxy = proxy_by(Starter(lambda _: [sys.executable, "-c", "raise SystemExit(3)"]))
-    with pytest.raises(ProxyError, match="the relay: it ended as it began"):
+    with pytest.raises(ProxyError, match="the relay: it ended during startup"):
         proxy.start()
     assert not any(isinstance(event, Listening) for event in proxy.events())
 

@@ -28,4 +28,4 @@ def test_a_log_file_that_cannot_be_written_ends_it_at_once(run) -> None:
     done = run("--log-file", "none/log", "schema", "release", "4.0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("barnabas: --log-file ")
-    assert "name another file" in done.stderr
+    assert "choose another file" in done.stderr

@@ -108,7 +108,7 @@ def export(
     try:
         options = tables.Options(*_columns(table, columns, bodies, show_values), show_values, schemas)
     except ValueError as error:
-        hint = "; add --show-values" if "values are asked for" in str(error) else ""
+        hint = "; add --show-values" if "values are requested" in str(error) else ""
         raise Failure(visible(str(error)) + hint) from None
     _export_table(capture, Format(str(chosen)), options, wanted, limit, output, force)
 

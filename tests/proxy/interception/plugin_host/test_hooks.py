@@ -218,7 +218,7 @@ def test_an_own_request_stays_between_plugin_and_broker(stage: Stage) -> None:
     assert sorted(logged(stage, 2)) == [("Asks", "answered 2"), ("Asks", "answered DescribeGroups []")]
     numbers.append(client.send("held"))
     assert client.read()["id"] == 5
-    assert "behind the response" in stage.wait_for(PluginFault).reason
+    assert "would come after the one that waits" in stage.wait_for(PluginFault).reason
     seen = [(frame[1], int.from_bytes(frame[4:8], "big", signed=True)) for frame in stage.broker.got]
     assert [each for each in seen if each[1] > 0] == [(12, number) for number in numbers]
     assert sorted(key for key, number in seen if number < 0) == [12, 12, 15]

@@ -51,9 +51,9 @@ def stage(shared: Stage) -> Iterator[Stage]:
 WRONG = {
     "raises": ('raise ValueError("this is wrong")', ":6: ValueError: this is wrong"),
     "returns": ("return 7", "request returned int: return a message"),
-    "another": ("return message.__class__(message.plan, message.values, b'0' * 40)", "another API, version or"),
-    "loops": ("while True: pass", "did not come back within 300 ms"),
-    "sleeps": ("time.sleep(1000)", "did not come back within 300 ms"),
+    "another": ("return message.__class__(message.plan, message.values, b'0' * 40)", "the API, version or"),
+    "loops": ("while True: pass", "did not return within 300 ms"),
+    "sleeps": ("time.sleep(1000)", "did not return within 300 ms"),
     "grows": ("self.all = [bytes(1 << 20) for _ in range(1000)]", "too much memory"),
     "exits": ("os._exit(3)", "its process ended: exit status 3"),
     "ends": ("sys.exit()", "SystemExit"),
@@ -100,7 +100,7 @@ def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Stage, cluster: tuple
             elif isinstance(event, PluginDisabled):
                 disabled = event
         assert sent < 2000
-    slow = "did not come back"  # on a machine with much else to do, whatever it does may take too long
+    slow = "did not return"  # on a machine with much else to do, whatever it does may take too long
     assert all(fault.plugin == "Wrong" and (reason in fault.reason or slow in fault.reason) for fault in faults), faults
     assert any(reason in fault.reason for fault in faults), faults
     assert [fault.faults for fault in faults] == list(range(1, FAULTS + 1))
@@ -146,7 +146,7 @@ def test_a_plugin_that_cannot_be_loaded_does_not_start(tmp_path: Path) -> None:
         ("class A:\n    def tick(self, ctx)\n", f"{path}:2:"),
         (
             "class A:\n    def request(self, message, ctx): pass\n",
-            f"{path}:2: A has the hook 'request' but not what for",
+            f"{path}:2: A has the hook 'request' but does not say for what",
         ),
         ("import os\nos._exit(4)\n", "exit status 4"),
     ):

@@ -170,9 +170,9 @@ def test_filters_of_a_flight_recorder_read_times_as_they_are_shown(tmp_path: Pat
     [
         (("", "", ["err =="], None, "", None), r"err =="),
         (("", "", None, ["no-such-finding"], "", None), "nor the id of a finding"),
-        (("1s", "", None, None, "", None), "2 seconds or more"),
-        (("1kB", "", None, None, "", None), "KiB or more"),
-        (("", "2h", None, None, "", None), "to an hour"),
+        (("1s", "", None, None, "", None), "at least 2 seconds"),
+        (("1kB", "", None, None, "", None), "at least 256 KiB"),
+        (("", "2h", None, None, "", None), "to 1 hour"),
         (("", "", None, None, "", 0), "more than 0"),
     ],
 )

@@ -239,7 +239,7 @@ def test_tls_by_embedded_secrets(tmp_path: Path, tls_capture: tuple[Path, Path],
     holding = tmp_path / "holding.pcapng"
     secrets = f"tls,{folder / 'keys.log'}"
     subprocess.run(["editcap", "--inject-secrets", secrets, path, holding], check=True, capture_output=True)
-    assert b"holds TLS secrets: barnabas import" in barnabas("decode", holding).stderr
+    assert b"contains TLS secrets: barnabas import" in barnabas("decode", holding).stderr
     done = barnabas("import", holding, "-o", tmp_path / "own")
     assert done.returncode == 0, done.stderr
     assert count(tmp_path / "own") == 30

@@ -31,7 +31,7 @@ def test_a_fine_recording(run, recording: Path, segment: Path) -> None:
     ("what", "reason"),
     [
         ("gone", "are missing"),
-        ("cut", "is not this segment's, or damaged"),
+        ("cut", "belongs to another segment, or is damaged"),
         ("flipped", "1 of its records are wrong, the first is number 1 (latency_ns)"),
         ("open", "was not completed"),
         ("names", "(.strings) are not those of the segment"),
