@@ -29,7 +29,10 @@ REFUSALS = """rules:
 
 
 def of(*kinds: str) -> list[Any]:
-    return [pytest.param(command, id=command.where) for command in COMMANDS if kind(command) in kinds]
+    """The commands of these kinds; there is one at least, or the test with them would be passed over in silence."""
+    found = [pytest.param(command, id=command.where) for command in COMMANDS if kind(command) in kinds]
+    assert found, f"no page has a command of the kind {' or '.join(kinds)}"
+    return found
 
 
 class Live(NamedTuple):
