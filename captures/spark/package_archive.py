@@ -10,6 +10,7 @@ from . import PipelineError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PARTS = ("captures", "decoder")
+_NOT_OF_TASKS = ("__main__.py", "setup.py", "testing.py")
 _SUFFIXES = (".py", ".txt", ".kafka")
 
 
@@ -20,8 +21,9 @@ def package(target: Path) -> Path:
     """
     name = __name__.split(".")[0]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name_at_root in ("__init__.py", "errors.py"):
-            archive.write(_ROOT / name_at_root, f"{name}/{name_at_root}")
+        for module in sorted(_ROOT.glob("*.py")):
+            if module.name not in _NOT_OF_TASKS:
+                archive.write(module, f"{name}/{module.name}")
         for part in _PARTS:
             for file in sorted((_ROOT / part).rglob("*")):
                 inside = file.relative_to(_ROOT)
