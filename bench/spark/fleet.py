@@ -34,12 +34,12 @@ def main() -> None:
             for broker in range(given.brokers):
                 record(source / f"day-{day}" / f"broker-{broker}", given.exchanges)
             before = cpu()
-            done = pipeline.run(source, output, pipeline.NO_SPARK, names=names)
+            done = pipeline.run(pipeline.NO_SPARK, source, output, names=names)
             days.append(cpu() - before)
             assert done.read == given.brokers
             if day % given.every == 0 or day == given.days:
                 before = cpu()
-                assert not pipeline.run(source, output, pipeline.NO_SPARK, names=names).read
+                assert not pipeline.run(pipeline.NO_SPARK, source, output, names=names).read
                 idle, some = cpu() - before, days[-given.every :]
                 files = sum(1 for _ in output.rglob("*.parquet"))
                 print(

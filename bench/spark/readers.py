@@ -34,7 +34,7 @@ class TupleSource(BarnabasSource):
         return "tuples"
 
     def reader(self, schema: Any) -> TupleReader:
-        return TupleReader(self._path(), *self._asked())
+        return TupleReader(self._paths(), *self._asked())
 
 
 def by_key(frame: Any) -> int:
@@ -64,7 +64,7 @@ def own_rows(segments: list[tables.Segment], names: tuple[str, ...]) -> int:
 
 
 def rdd_rows(segment: Any) -> Iterator[tuple[Any, ...]]:
-    reader = TupleReader("", "frames", COLUMNS, "")
+    reader = TupleReader([], "frames", COLUMNS, "")
     return reader.read(type("Partition", (), {"segment": segment})())
 
 

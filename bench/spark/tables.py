@@ -90,7 +90,7 @@ def main() -> None:
         headers = measured("headers together", size, lambda: rows(*HEADERS))
         for master in (pipeline.NO_SPARK, *(("local[1]", "local[2]") if given.spark else ())):
             output = Path(place, f"tables-{master}")
-            run = lambda o=output, m=master: pipeline.run(source, o, m, names=HEADERS) and None  # noqa: E731
+            run = lambda o=output, m=master: pipeline.run(m, source, o, names=HEADERS) and None  # noqa: E731
             measured(f"pipeline, {master}", size, run)
         if given.tshark and shutil.which("tshark"):
             first = segments[0]

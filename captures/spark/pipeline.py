@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..tables.columns import numpy, pyarrow
 from ..tables.folder import DEFAULT, Done, Folder, todo
 from . import PipelineError
 from .connect import SCHEME
-from .session import check_installed, check_master, report_progress, session
+from .session import check_installed, check_master, report_progress, session, shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,28 +128,27 @@ class PipelineResult:
 
 
 def run(
+    spark: SparkSession | str,
     source: str | Place,
     output: str | Place,
-    master: str = "local[2]",
     progress: Progress = lambda text: None,
     *,
     names: Iterable[str] = DEFAULT,
     dry: bool = False,
     wheel: Path | None = None,
+    conf: Mapping[str, str] | None = None,
 ) -> PipelineResult:
     """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.reading.storage`).
 
-    `progress` is called with one line per step. `dry`: write nothing, and start nothing. `wheel`: of this package, for the executors
-    of a cluster. Raises `PipelineError`, `StorageError`, `FolderError` or `MissingLibrary` (all `BarnabasError`), if possible before Spark starts.
+    `spark`: a session, such as a notebook's, which stays open; or the master of one that is started for this run,
+    ``"local[2]"``, ``"spark://HOST:PORT"``, ``"sc://HOST:PORT"``, or ``"none"`` for this process without Spark. `wheel`, of this
+    package, for the executors of a cluster, and `conf`, Spark's settings, are for a session that is started.
+
+    `progress` is called with one line per step. `dry`: write nothing, and start nothing. Raises `PipelineError`,
+    `StorageError`, `FolderError` or `MissingLibrary` (all `BarnabasError`), if possible before Spark starts.
     """
     source, output = _place(source), _place(output)
-    if master == NO_SPARK:
-        pyarrow()  # both raise MissingLibrary
-        numpy()
-    else:
-        check_master(master)
-        if not (dry and master.startswith(SCHEME)):
-            check_installed(master)
+    _check(spark, wheel, conf or {}, dry)
     folder = _folder(output, names)
     done = _done(folder)
     found = _found(source, done)
@@ -166,18 +165,47 @@ def run(
     with lock_output(folder):
         for old in plan.gone:
             folder.remove(old)
-        record = _row_recorder(folder, plan.work, progress if master == NO_SPARK else lambda text: None)
+        record = _row_recorder(folder, plan.work, progress if spark == NO_SPARK else lambda text: None)
         if not plan.work:
             pass
-        elif master == NO_SPARK:
+        elif spark == NO_SPARK:
             for segment, before in plan.work:
                 record(folder.write(segment, before), outcome)
         else:
-            progress("connecting to Spark" if master.startswith(SCHEME) else "starting Spark, this takes some seconds")
-            with session(master, quick=size < _QUICK_BYTES, wheel=wheel) as spark:
-                write(spark, folder, plan.work, progress, lambda row: record(row, outcome))
-                progress("stopping Spark")
+            with _session(spark, progress, size < _QUICK_BYTES, wheel, conf or {}) as there:
+                write(there, folder, plan.work, progress, lambda row: record(row, outcome))
+                if isinstance(spark, str):
+                    progress("stopping Spark")
     return outcome
+
+
+def _check(spark: SparkSession | str, wheel: Path | None, conf: Mapping[str, str], dry: bool = False) -> None:
+    """Raise PipelineError or MissingLibrary for what cannot work."""
+    if spark == NO_SPARK:
+        pyarrow()  # both raise MissingLibrary
+        numpy()
+    elif isinstance(spark, str):
+        check_master(spark)
+        if conf and spark.startswith(SCHEME):
+            raise PipelineError("settings of Spark are for a session that is started: a Spark Connect server has its own")
+        if not (dry and spark.startswith(SCHEME)):
+            check_installed(spark)
+    elif wheel is not None or conf:
+        raise PipelineError("a wheel and settings of Spark are for a session that is started: this one runs already")
+
+
+@contextmanager
+def _session(
+    spark: SparkSession | str, progress: Progress, quick: bool, wheel: Path | None, conf: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """The given session, or one that ends with the body."""
+    if not isinstance(spark, str):
+        with shipped(spark):
+            yield spark
+        return
+    progress("connecting to Spark" if spark.startswith(SCHEME) else "starting Spark, this takes some seconds")
+    with session(spark, quick=quick, wheel=wheel, conf=conf) as started:
+        yield started
 
 
 def _place(given: str | Place) -> Place:
@@ -265,9 +293,9 @@ def write(
 
 
 def stream(
+    spark: SparkSession | str,
     source: str | Place,
     output: str | Place,
-    master: str = "local[2]",
     progress: Progress = lambda text: None,
     *,
     names: Iterable[str] = DEFAULT,
@@ -275,26 +303,29 @@ def stream(
     every: float = 10.0,
     once: bool = False,
     wheel: Path | None = None,
+    conf: Mapping[str, str] | None = None,
 ) -> None:
-    """Follow `source`: read closed files every `every` seconds, until interrupted; with `once`, what is there now.
+    """Follow `source`: read closed files every `every` seconds, until interrupted; with `once`, what is there now. `spark`, `wheel`,
+    `conf`: as for `run`, but not without Spark.
 
     The checkpoint (default: in `output`) holds the progress; a restart goes on from there, and does the last batch
     again if it was not finished, into the same places. Raises `PipelineError`.
     """
     source, output = _place(source), _place(output)
-    check_master(master)
-    check_installed(master)
+    if spark == NO_SPARK:
+        raise PipelineError("a stream needs Spark: give a master such as local[2]")
+    _check(spark, wheel, conf or {})
     if isinstance(source, Path) and not source.is_dir():
         raise PipelineError(f"{source}: no such folder; give a folder of captures")
     if isinstance(output, Remote) and checkpoint is None:
         raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give a folder with --checkpoint")
     folder = _folder(output, names)
-    with lock_output(folder), session(master, wheel=wheel) as spark:
+    with lock_output(folder), _session(spark, progress, False, wheel, conf or {}) as there:
         from .pipeline_source import NAME, PipelineSource
 
-        spark.dataSource.register(PipelineSource)
+        there.dataSource.register(PipelineSource)
         options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names)}
-        frame = spark.readStream.format(NAME).options(**options).load()
+        frame = there.readStream.format(NAME).options(**options).load()
         kept = checkpoint.absolute() if checkpoint is not None else output / _CHECKPOINT
         writing = frame.writeStream.format("noop").option("checkpointLocation", str(kept))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every:g} seconds"}

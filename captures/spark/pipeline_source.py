@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from .. import tables
 from ..reading.storage import Remote, place, text
 from ..tables.folder import Done, Folder, todo
-from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, readable_segments
+from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, most_files, readable_segments
 
 NAME = "barnabas-pipeline"
 _TABLE = "segments"
@@ -43,7 +43,7 @@ class PipelineSource(DataSource):  # type: ignore[misc]
         return _Reader(self._folder(), self.options["plan"])
 
     def streamReader(self, schema: StructType) -> _Following:
-        return _Following(self._folder(), self.options["path"], int(self.options.get("segments_per_batch", 64)))
+        return _Following(self._folder(), self.options["path"], most_files(self.options))
 
 
 class _Work(InputPartition):  # type: ignore[misc]
@@ -96,7 +96,7 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
 
     def _work(self) -> list[tuple[tables.Segment, Done | None]]:
         """The files to read, without those just read and unchanged."""
-        found, self._known = readable_segments(self._path, self._known)
+        found, self._known = readable_segments([self._path], self._known)
         work = todo(found.segments, self._folder.done()).work
         return [
             each

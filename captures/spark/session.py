@@ -17,21 +17,23 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
+from ... import __version__
 from ...diagnostics import contained
 from ...errors import BarnabasError, install
 from . import PipelineError, connect
 from .errors import reason
-from .package_archive import package, unpacked
+from .package_archive import DRIVERS, package, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,6 +145,9 @@ def _remove(path: Path) -> None:
 
 
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|(spark|k8s)://\S+|yarn")
+_STANDALONE = "spark://"
+_HOST_PORT = re.compile(r"(\[[^\]]+\]|[^:/\[\]]+):(\d+)")
+_REACH_SECONDS = 5.0
 _PROGRESS_SECONDS = 1.0
 _STOP_SECONDS = 10.0
 
@@ -168,6 +173,8 @@ def check_installed(master: str = "local[2]") -> None:
             "Spark needs Java 17 or newer and none is installed: "
             "apt install openjdk-17-jre-headless (Debian), or set JAVA_HOME"
         )
+    if master.startswith(_STANDALONE):
+        _check_standalone(master)
 
 
 def check_master(master: str) -> None:
@@ -178,13 +185,84 @@ def check_master(master: str) -> None:
         )
 
 
+def _check_standalone(master: str) -> None:
+    """Raise `PipelineError` when nobody listens at any address of ``spark://HOST:PORT,HOST:PORT``: Spark would try for a minute."""
+    why = ""
+    for address in master.removeprefix(_STANDALONE).split(","):
+        found = _HOST_PORT.fullmatch(address)
+        if found is None or int(found[2]) > 65535:
+            raise PipelineError(f"no such Spark master: {master!r}; use spark://HOST:PORT")
+        try:
+            socket.create_connection((found[1].strip("[]"), int(found[2])), _REACH_SECONDS).close()
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            return
+    raise PipelineError(f"no Spark master answers at {master} ({why}): start one, or give another --master")
+
+
 @contextmanager
-def session(master: str = "local[2]", *, quick: bool = False, wheel: Path | None = None) -> Iterator[SparkSession]:
+def shipped(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session of the caller's, which stays open: its executors get this package, unless they have this version of it.
+
+    It goes as a zip of pure Python. Raises `PipelineError` for whatever Spark raises in the body.
+    """
+    if not hasattr(spark, "dataSource"):
+        raise PipelineError(f"the pipeline needs Spark 4.0 or newer: this session's is {spark.version}")
+    try:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+            if not _executors_have_it(spark):
+                archive = str(package(Path(folder, "barnabas.zip")))
+                if _is_connect(spark):
+                    spark.addArtifacts(archive, pyfile=True)
+                else:
+                    spark.sparkContext.addPyFile(archive)
+            yield spark
+    except BarnabasError:
+        raise
+    except Exception as error:  # as of a session that is started here
+        if _interrupted(error):
+            raise KeyboardInterrupt from error
+        raise PipelineError(f"Spark: {reason(error)}") from error
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return "connect" in type(spark).__module__
+
+
+def _executors_have_it(spark: SparkSession) -> bool:
+    """Whether an executor can import this version of the package; those of a local session run in this environment."""
+    if not _is_connect(spark) and spark.sparkContext.master.startswith("local"):
+        return True
+    wanted, name = __version__, __name__.partition(".")[0]
+
+    def found(batches: Iterator[Any]) -> Iterator[Any]:
+        import importlib
+
+        import pyarrow
+
+        yield from ()
+        for batch in batches:
+            version = importlib.import_module(name).__version__
+            yield pyarrow.RecordBatch.from_pydict({"version": [version] * batch.num_rows})
+
+    try:
+        (row,) = spark.range(1).mapInArrow(found, "version string").collect()
+    except Exception as error:  # PySpark, Py4J and gRPC raise many kinds where a task fails: it has none
+        contained("looking for the package on an executor", error)
+        return False
+    return bool(row["version"] == wanted)
+
+
+@contextmanager
+def session(
+    master: str = "local[2]", *, quick: bool = False, wheel: Path | None = None, conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A Spark session. Raises `PipelineError` if it cannot be had.
 
     For a cluster the package is shipped to the executors, which need Python with pyarrow and numpy: that of the environment
     variable PYSPARK_PYTHON, `python3` by default. It goes as a zip of pure Python, or as the `wheel`, with what was compiled.
-    `sc://HOST:PORT` is a Spark Connect server.
+    `sc://HOST:PORT` is a Spark Connect server. `conf`: Spark's settings, which go before those made here.
 
     `quick` is for jobs of seconds: the JVM then starts faster and computes slower. Not for two at a time.
     """
@@ -193,12 +271,14 @@ def session(master: str = "local[2]", *, quick: bool = False, wheel: Path | None
         with connect.connect_session(master) as there:
             yield there
         return
-    check_installed()
+    check_installed(master)
     with scratch() as temporary:
-        yield from _started(master, quick, wheel, temporary)
+        yield from _started(master, quick, wheel, conf or {}, temporary)
 
 
-def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -> Iterator[SparkSession]:
+def _started(
+    master: str, quick: bool, wheel: Path | None, conf: Mapping[str, str], temporary: Scratch
+) -> Iterator[SparkSession]:
     """The session, whose files are in the folder `temporary`."""
     folder = temporary.path
     log = folder / "spark.log"
@@ -216,6 +296,9 @@ def _started(master: str, quick: bool, wheel: Path | None, temporary: Scratch) -
             settings = _settings(master, quick, folder)
             if wheel is not None and not master.startswith("local"):
                 settings |= unpacked(wheel, folder)
+                places = (str(folder / DRIVERS), os.environ.get("PYTHONPATH"))
+                os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+            settings |= conf
             with _temporary_files_in(folder):
                 spark = jvm.start(settings, log)
             if wheel is None and not master.startswith("local"):

@@ -4,10 +4,10 @@
     spark.read.format("barnabas").option("table", "exchanges").option("columns", "api,latency_ns").load(path)
     spark.readStream.format("barnabas").option("table", "errors").load(path)
 
-Options: `path` (a folder or a file, also a URI as `captures.reading.storage` reads it), `table` (default `exchanges`), `columns`
-(separated by commas, default all; Spark does not prune the columns of a Python data source by itself), `filter` (docs/filter.md),
-`segments_per_batch` of a stream. One partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a
-file goes through the JVM.
+Options: `path` (a folder or a file, a pattern of them such as ``captures/*/``, or a URI as `captures.reading.storage` reads it;
+several as a list for `load`), `table` (default `exchanges`), `columns` (separated by commas, default all; Spark does not prune the
+columns of a Python data source by itself), `filter` (docs/filter.md), `maxFilesPerTrigger` of a stream. Others are refused. One
+partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
 
 The filter is decided in the reader, not as a Spark column: it may ask for what no column holds (topics, fields of bodies,
 what is known of the connection), the index answers most of it by NumPy before Arrow and the JVM see a row, and a segment whose
@@ -16,9 +16,13 @@ index shows that nothing passes is not opened. What Spark pushes down becomes th
 
 from __future__ import annotations
 
+import glob
+import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -45,6 +49,10 @@ _SQL_TYPES = {
     "bool": "boolean",
     "binary": "binary",
 }
+_OPTIONS = {name.lower(): name for name in ("path", "paths", "table", "columns", "filter", "maxFilesPerTrigger")}
+"""By their small letters: Spark keeps options so."""
+_OF_TABLES = ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
+"""Properties that Spark adds for tables of CREATE TABLE (its class TableCatalog), as it does keys with dots."""
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 _SETTLED_SECONDS = 60.0
 """A foreign capture that was written to since then may still grow: a stream, which reads it once, waits."""
@@ -66,6 +74,10 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
         return "barnabas"
 
     def _asked(self) -> tuple[str, list[str], str]:
+        unknown = sorted(name for name in self.options if name.lower() not in _OPTIONS)
+        unknown = [name for name in unknown if name not in _OF_TABLES and "." not in name]
+        if unknown:
+            raise ValueError(f"the data source barnabas has no option {unknown[0]!r}; it has {', '.join(_OPTIONS.values())}")
         table = self.options.get("table", "exchanges")
         columns = [name.strip() for name in self.options.get("columns", "").split(",")]
         text = self.options.get("filter", "")
@@ -73,11 +85,15 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
             wanted(table, text)
         return table, tables.chosen(table, [name for name in columns if name]), text
 
-    def _path(self) -> str:
+    def _paths(self) -> tuple[str, ...]:
         path = self.options.get("path")
-        if not path:
-            raise ValueError('the data source barnabas needs a path: .load("recordings")')
-        return str(path)
+        given = json.loads(self.options.get("paths", "[]")) or ([path] if path else [])
+        if not given:
+            raise ValueError(
+                'the data source barnabas needs a path: .load("recordings"); in SQL use CREATE TEMPORARY VIEW, as Spark gives the '
+                "reader of a table that CREATE TABLE made none of its options"
+            )
+        return tuple(chain.from_iterable(map(_matching, given)))
 
     def schema(self) -> str:
         """The columns as Spark's DDL. Raises ValueError for an unknown table or column."""
@@ -89,10 +105,29 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
         # default; where it is on, this is called in the process that pushes them.
         main = getattr(sys.modules.get("__main__"), "__spec__", None)
         pushing = _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)
-        return (PushedReader if pushing else SegmentReader)(self._path(), *self._asked())
+        return (PushedReader if pushing else SegmentReader)(self._paths(), *self._asked())
 
     def streamReader(self, schema: StructType) -> SegmentStream:
-        return SegmentStream(self._path(), *self._asked(), int(self.options.get("segments_per_batch", 64)))
+        table, columns, text = self._asked()
+        return SegmentStream(self._paths(), table, columns, text, most_files(self.options))
+
+
+def most_files(options: Mapping[str, str]) -> int:
+    """The option `maxFilesPerTrigger`. Raises ValueError."""
+    given = options.get("maxFilesPerTrigger", "64")
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"maxFilesPerTrigger is a number of files from 1, not {given!r}")
+    return int(given)
+
+
+def _matching(path: str) -> list[str]:
+    """The files and folders of a pattern; the path itself if it is none. Raises ValueError where nothing matches."""
+    if "://" in path or not glob.has_magic(path) or os.path.exists(path):
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise ValueError(f"no file or folder matches {path}")
+    return found
 
 
 def ddl(table: str, columns: list[str]) -> str:
@@ -114,14 +149,14 @@ def wanted(table: str, text: str) -> Filter | None:
 class SegmentReader(DataSourceReader):  # type: ignore[misc]
     """Plans one partition per file, and reads one."""
 
-    def __init__(self, path: str, table: str, columns: list[str], text: str) -> None:
-        self._path, self._table, self._columns, self._filter = path, table, columns, text
+    def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str) -> None:
+        self._paths, self._table, self._columns, self._filter = paths, table, columns, text
 
     def partitions(self) -> list[InputPartition]:
         """Raises ValueError when there is nothing to read."""
-        found = tables.find_segments(_place(self._path))
+        found = tables.find_segments(_places(self._paths))
         if not found.segments:
-            raise ValueError(f"{self._path}: it contains no capture, or only a segment that is still being written")
+            raise ValueError(f"{', '.join(self._paths)}: no capture there, or only a segment that is still being written")
         return [SegmentPartition(segment) for segment in found.segments]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -138,9 +173,9 @@ class PushedReader(SegmentReader):
         return filters
 
 
-def _place(path: str) -> Place:
-    found = place(path)
-    return found if isinstance(found, Remote) else found.absolute()
+def _places(paths: Iterable[str]) -> list[Place]:
+    found = map(place, paths)
+    return [each if isinstance(each, Remote) else each.absolute() for each in found]
 
 
 def read(segment: tables.Segment, table: str, columns: list[str], text: str) -> Iterator[Any]:
@@ -168,9 +203,9 @@ def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
 _Known = dict[tuple[str, int, int], tuple[str, int, bool]]
 
 
-def readable_segments(path: str, known: _Known) -> tuple[tables.Found, _Known]:
+def readable_segments(paths: Sequence[str], known: _Known) -> tuple[tables.Found, _Known]:
     """The segments that a stream may read, and those that need not be opened the next time."""
-    found = tables.find_segments(_place(path), known)
+    found = tables.find_segments(_places(paths), known)
     known = {(str(s.path), s.size, s.modified_ns): (s.capture_id, s.number, s.foreign) for s in found.segments}
     before = time.time_ns() - int(_SETTLED_SECONDS * 1e9)
     return found._replace(segments=[s for s in found.segments if not s.foreign or s.modified_ns < before]), known
@@ -179,13 +214,13 @@ def readable_segments(path: str, known: _Known) -> tuple[tables.Found, _Known]:
 class _Stream(DataSourceStreamReader):  # type: ignore[misc]
     """Follows a folder: every closed segment once, in the order of its recording; foreign captures once they stop growing."""
 
-    def __init__(self, path: str, most: int) -> None:
-        self._path, self._most = path, most
+    def __init__(self, paths: Sequence[str], most: int) -> None:
+        self._paths, self._most = paths, most
         self._known: _Known = {}
         self._target: dict[str, int] | None = None
 
     def _found(self) -> tables.Found:
-        found, self._known = readable_segments(self._path, self._known)
+        found, self._known = readable_segments(self._paths, self._known)
         return found
 
     def initialOffset(self) -> dict[str, int]:
@@ -211,7 +246,7 @@ class _Stream(DataSourceStreamReader):  # type: ignore[misc]
 
     def _all(self) -> list[tables.Segment]:
         # A batch that is done again has what it had: a foreign capture was at rest then.
-        return tables.find_segments(_place(self._path), self._known).segments
+        return tables.find_segments(_places(self._paths), self._known).segments
 
 
 if SupportsTriggerAvailableNow is not None:
@@ -221,8 +256,8 @@ if SupportsTriggerAvailableNow is not None:
 class SegmentStream(_Stream):
     """The stream of one table."""
 
-    def __init__(self, path: str, table: str, columns: list[str], text: str, most: int) -> None:
-        super().__init__(path, most)
+    def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str, most: int) -> None:
+        super().__init__(paths, most)
         self._table, self._columns, self._filter = table, columns, text
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import fcntl
 import mmap
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,19 +103,19 @@ class Found(NamedTuple):
     writing: dict[str, int]
 
 
-def find_segments(path: str | Place, known: Known | None = None) -> Found:
-    """The closed segments of all recordings in a folder and below it (or in one file), and captures of other tools, also
-    compressed ones and those that cannot be read, in a fixed order.
+def find_segments(path: str | Place | Sequence[str | Place], known: Known | None = None) -> Found:
+    """The closed segments of all recordings in a folder and below it (or in one file, or in several of these), and captures of
+    other tools, also compressed ones and those that cannot be read, in a fixed order.
 
     A `.part` file counts as closed once its recorder is gone; in a store that is unknown, and it counts as live. What
     is there twice counts once. Raises FileNotFoundError when there is no such path, and what a store raises.
     """
-    top = place(path)
+    tops = [place(each) for each in ([path] if isinstance(path, str | Path | Remote) else path)]
     found: dict[tuple[str, int], Segment] = {}
     there: dict[tuple[str, int], Place] = {}
     live, left_out = 0, []
     writing: dict[str, int] = {}
-    for file, size, modified_ns in _files(top):
+    for file, size, modified_ns in chain.from_iterable(map(_files, tops)):
         name, written = str(file), False
         part = name.endswith(".part")
         try:

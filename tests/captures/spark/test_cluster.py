@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,23 +82,38 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(place.glob("*.whl"))
 
 
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """This interpreter with its libraries, but without what pip install -e has put there: the package."""
+    script = tmp_path / "bare-python"
+    libraries = sysconfig.get_path("purelib")
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n', "utf-8")
+    script.chmod(0o755)
+    done = subprocess.run([script, "-c", "import pyarrow, barnabas"], capture_output=True, text=True, cwd=tmp_path)
+    assert "No module named 'barnabas'" in done.stderr
+    return script
+
+
 @pytest.mark.parametrize("kind", ["zip", "wheel"])
 def test_a_worker_is_killed_in_the_middle(
-    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, kind: str, wheel: Path
+    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, kind: str, wheel: Path, bare_python: Path
 ) -> None:
     master, workers = cluster
     heartbeats(tmp_path / "recording", 6000, segment_bytes=100_000)
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(tmp_path / "recording")]
-    command += ["--output", str(tmp_path / "out"), "--master", master]
+    command += ["--output", str(tmp_path / "out"), "--master", master, "--conf", "spark.task.maxFailures=8"]
     command += ["--wheel", str(wheel)] if kind == "wheel" else []
     process = subprocess.Popen(
         command,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | {"PYSPARK_PYTHON": str(bare_python), "SPARK_LOCAL_IP": "127.0.0.1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    until(lambda: [*(tmp_path / "out").glob("segments/date=2*/*.parquet")], "no segment is done", seconds=4 * PATIENCE)
+    done = (tmp_path / "out").glob
+    until(lambda: [*done("segments/date=2*/*.parquet")] or process.poll() is not None, "no segment is done", seconds=4 * PATIENCE)
+    if process.poll() is not None:
+        pytest.fail(process.communicate()[0])
     inside = "barnabas.zip" if kind == "zip" else "barnabas-wheel/barnabas/*/native/_native*.so"
     used = [list((tmp_path / f"work-{n}").glob(f"app-*/*/{inside}")) for n in (1, 2)]
     os.killpg(workers[0].pid, signal.SIGKILL)  # with its executor
@@ -106,6 +122,40 @@ def test_a_worker_is_killed_in_the_middle(
     assert all(used), "both workers were given the package"
     found = parquet.read_table(tmp_path / "out" / "exchanges", columns=["correlation_id"])["correlation_id"].to_pylist()
     assert sorted(found) == list(range(6000))
+
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+from barnabas.captures.spark import pipeline
+spark = SparkSession.builder.getOrCreate()
+done = pipeline.run(spark, *sys.argv[1:])
+print("read", done.read, spark.sparkContext.master, spark.conf.get("spark.some.setting"))
+assert spark.range(3).count() == 3  # it is open
+spark.stop()
+"""
+
+
+def test_spark_submit(
+    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path, bare_python: Path
+) -> None:
+    """Its master and its settings; executors get the package."""
+    import pyspark
+
+    heartbeats(tmp_path / "recording", 500, segment_bytes=20_000)
+    (tmp_path / "job.py").write_text(JOB, "utf-8")
+    home = Path(pyspark.__file__).parent
+    words = [str(home / "bin" / "spark-submit"), "--master", cluster[0], "--conf", "spark.some.setting=7", "job.py"]
+    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    own |= {"PYSPARK_PYTHON": str(bare_python), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(
+        [*words, "recording", "out"], cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, timeout=4 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    segments = len(list((tmp_path / "recording").glob("*.pcapng")))
+    assert f"read {segments} {cluster[0]} 7" in done.stdout
+    found = parquet.read_table(tmp_path / "out" / "exchanges", columns=["correlation_id"])["correlation_id"].to_pylist()
+    assert sorted(found) == list(range(500))
 
 
 IN_THE_ZIP = """

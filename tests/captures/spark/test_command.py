@@ -94,7 +94,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None
 
     def begin() -> Any:
         process = forks.Process(
-            target=pipeline.run, args=(tmp_path / "recording", output, pipeline.NO_SPARK), kwargs={"names": TABLES}
+            target=pipeline.run, args=(pipeline.NO_SPARK, tmp_path / "recording", output), kwargs={"names": TABLES}
         )
         process.start()
         return process

@@ -15,7 +15,7 @@ import pytest
 from barnabas.captures import tables
 from barnabas.captures.spark import PipelineError, pipeline, pushdown
 from barnabas.captures.spark.source import PushedReader, SegmentReader
-from barnabas.captures.tables.folder import DEFAULT, Folder, todo
+from barnabas.captures.tables.folder import DEFAULT
 from barnabas.decoder.filter import compile
 from harness.recordings import RecordingBuilder
 from harness.run.slices import thin
@@ -75,11 +75,8 @@ def written(output: Path, table: str = "exchanges") -> list[dict[str, Any]]:
 
 
 def run(spark: SparkSession, source: Path, output: Path) -> Path:
-    """What `pipeline.run` does, in the session of these tests."""
-    folder = Folder(output)
-    with pipeline.lock_output(folder):
-        work = todo(tables.find_segments(source).segments, folder.done()).work
-        pipeline.write(spark, folder, work)
+    """In the session of these tests, which stays open."""
+    pipeline.run(spark, source, output)
     return output
 
 
@@ -88,6 +85,35 @@ def test_source_gives_the_same_rows(spark: SparkSession, record: Make) -> None:
     frame = spark.read.format("barnabas").load(str(directory))
     assert frame.rdd.getNumPartitions() == len(tables.find_segments(directory).segments) > 2
     assert ordered([row.asDict() for row in frame.collect()]) == ordered(plain(directory))
+
+
+def test_source_reads_lists_and_patterns_of_paths(spark: SparkSession, record: Make) -> None:
+    directory = record()
+    other = record("other", 3)
+    both = plain(directory) + plain(other)
+    listed = spark.read.format("barnabas").load([str(directory), str(other)])
+    assert ordered([row.asDict() for row in listed.collect()]) == ordered(both)
+    first = spark.read.format("barnabas").load(f"{directory}/*-0000.pcapng")
+    assert first.rdd.getNumPartitions() == 1 and 0 < first.count() < len(plain(directory))
+
+
+@pytest.mark.slow
+def test_sql(spark: SparkSession, record: Make) -> None:
+    """Spark gives the reader of a view all options, and that of a table only those of the query."""
+    directory = record()
+    parts = [batch.num_rows for each in tables.find_segments(directory).segments for batch in tables.batches("frames", each.path)]
+    options = f"path '{directory}', table 'frames'"
+    spark.sql(f"CREATE TEMPORARY VIEW seen USING barnabas OPTIONS ({options})")
+    spark.sql(f"CREATE TABLE kept USING barnabas OPTIONS ({options})")
+    try:
+        for name in ("seen", f"kept WITH (path = '{directory}', table = 'frames')"):
+            (row,) = spark.sql(f"SELECT count(*) AS frames, count(DISTINCT capture_id) AS captures FROM {name}").collect()
+            assert row.frames == sum(parts) > 100 and row.captures == 1
+        with pytest.raises(Exception, match="in SQL use CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT * FROM kept").collect()
+    finally:
+        spark.sql("DROP VIEW seen")
+        spark.sql("DROP TABLE kept")
 
 
 def test_source_reads_only_the_columns_asked_for(spark: SparkSession, record: Make) -> None:
@@ -104,6 +130,8 @@ def test_source_reads_only_the_columns_asked_for(spark: SparkSession, record: Ma
         pytest.param({"columns": "api,size"}, "table exchanges has no column 'size'", marks=pytest.mark.slow),
         pytest.param({"path": "absent"}, "absent: no such file or folder", marks=pytest.mark.slow),
         pytest.param({}, "needs a path", marks=pytest.mark.slow),
+        ({"colums": "api", "path": "here"}, "has no option 'colums'; it has path, paths, table, columns, filter"),
+        pytest.param({"path": "absent/*/x"}, "no file or folder matches absent/*/x", marks=pytest.mark.slow),
     ],
 )
 def test_the_source_reports_errors(spark: SparkSession, options: dict[str, str], text: str) -> None:
@@ -136,7 +164,7 @@ def test_a_segment_whose_index_cannot_match_is_not_opened(record: Make) -> None:
     rows = plain(directory)
     some = sorted(row["time_ns"] for row in rows)[-20]
     text = f"time >= {datetime.fromtimestamp(some // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{some % 10**9:09d}Z"
-    reader = SegmentReader(str(directory), "exchanges", ["time_ns", "segment"], text)
+    reader = SegmentReader([str(directory)], "exchanges", ["time_ns", "segment"], text)
     partitions = reader.partitions()
     assert opened_by(reader.partitions) == set()  # the indexes show whose segments they are
     found: list[dict[str, Any]] = []
@@ -188,7 +216,7 @@ def test_filters_that_spark_pushes_reach_the_index(
 def test_pushed_filters_keep_segments_closed(record: Make, absent: Any, present: Any) -> None:
     directory = record()
     for pushed, some in ((absent, False), (present, True)):
-        reader = PushedReader(str(directory), "exchanges", ["time_ns"], "")
+        reader = PushedReader([str(directory)], "exchanges", ["time_ns"], "")
         assert reader.pushFilters([pushed]) == [pushed]  # Spark tests each row again
         partitions = reader.partitions()
         found: list[int] = []
@@ -248,7 +276,7 @@ def test_two_runs_give_the_same_rows(spark: SparkSession, record: Make, tmp_path
     run(spark, record("two", 2), output)
     assert ordered(written(output)) == ordered(plain(directory) + plain(tmp_path / "two"))
     # and without Spark it is the same
-    pipeline.run(directory, tmp_path / "none", "none")
+    pipeline.run("none", directory, tmp_path / "none")
     for name in DEFAULT:
         drop = {"path"}
         again = [{k: v for k, v in row.items() if k not in drop} for row in written(tmp_path / "none", name)]
@@ -263,7 +291,7 @@ def test_a_stream_gives_every_segment_once(spark: SparkSession, record: Make, tm
     for _ in range(2):  # the second one goes on behind the first, and finds nothing
         query = (
             spark.readStream.format("barnabas")
-            .option("segments_per_batch", "2")
+            .option("maxFilesPerTrigger", "2")
             .load(str(directory))
             .writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -317,7 +345,7 @@ def test_a_second_run_at_the_same_time_is_refused(record: Make, tmp_path: Path) 
     with open(output / ".barnabas.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(PipelineError, match="another pipeline run is writing there"):
-            pipeline.run(record(), output, "none")
+            pipeline.run("none", record(), output)
 
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:

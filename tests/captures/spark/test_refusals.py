@@ -25,7 +25,7 @@ def recording(tmp_path: Path) -> Path:
 
 def refusal(source: Path, output: Path, master: str = "local[1]") -> str:
     with pytest.raises(PipelineError) as caught:
-        pipeline.run(source, output, master)
+        pipeline.run(master, source, output)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -56,6 +56,33 @@ def test_master_that_spark_does_not_know(recording: Path, tmp_path: Path) -> Non
     assert "no such Spark master: 'locale[2]'" in refusal(recording, tmp_path / "out", "locale[2]")
     for master in ("local", "local[*]", "local[4]", "spark://127.0.0.1:7077", "yarn"):
         check_master(master)
+
+
+def test_a_standalone_master_that_is_not_there(recording: Path, tmp_path: Path) -> None:
+    """Spark itself would try for a minute."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens there
+        place = f"127.0.0.1:{unused.getsockname()[1]}"
+        refused = refusal(recording, tmp_path / "out", f"spark://{place},{place}")
+    assert refused.startswith(f"no Spark master answers at spark://{place},{place} (")
+    assert "no such Spark master" in refusal(recording, tmp_path / "out", "spark://head:70777")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_only_a_session_that_is_started_takes(recording: Path, tmp_path: Path) -> None:
+    class Session:
+        version = "3.5.1"
+
+    with pytest.raises(PipelineError, match="this one runs already"):
+        pipeline.run(Session(), recording, tmp_path / "out", conf={"spark.ui.enabled": "true"})  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="this one runs already"):
+        pipeline.run(Session(), recording, tmp_path / "out", wheel=tmp_path / "some.whl")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match=r"needs Spark 4\.0 or newer: this session's is 3\.5\.1"):
+        pipeline.run(Session(), recording, tmp_path / "out")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="has its own"):
+        pipeline.run("sc://127.0.0.1:1", recording, tmp_path / "out", conf={"spark.ui.enabled": "true"}, dry=True)
+    with pytest.raises(PipelineError, match="a stream needs Spark"):
+        pipeline.stream("none", recording, tmp_path / "out")
 
 
 def test_spark_connect_that_cannot_be_used(recording: Path, tmp_path: Path) -> None:
@@ -111,16 +138,16 @@ def test_one_line_of_a_spark_failure(tmp_path: Path) -> None:
 
 def test_tables_of_another_kind_are_not_mixed(recording: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    pipeline.run(recording, output, "none", names=["exchanges", "errors"])
+    pipeline.run("none", recording, output, names=["exchanges", "errors"])
     with pytest.raises(FolderError, match="give --tables exchanges,errors,segments, or another --output"):
-        pipeline.run(recording, output, "none", names=["exchanges"])
+        pipeline.run("none", recording, output, names=["exchanges"])
     with pytest.raises(PipelineError, match="--tables: no table is called 'weather'; there is: exchanges"):
-        pipeline.run(recording, output, "none", names=["weather"])
+        pipeline.run("none", recording, output, names=["weather"])
     place = output / "errors" / "date=1970-01-01" / "nothing.parquet"
     parquet.write_table(pyarrow.table({"error": ["A"]}), place)
     with pytest.raises(FolderError, match=r"written by another version of barnabas \(layout \?, this one writes 1\)"):
-        pipeline.run(recording, output, "none", names=["exchanges", "errors"])
+        pipeline.run("none", recording, output, names=["exchanges", "errors"])
     (tmp_path / "old" / "exchanges").mkdir(parents=True)
     parquet.write_table(pyarrow.table({"api": ["A"]}), tmp_path / "old" / "exchanges" / "0-000000.parquet")
     with pytest.raises(FolderError, match="holds other Parquet files"):
-        pipeline.run(recording, tmp_path / "old", "none")
+        pipeline.run("none", recording, tmp_path / "old")

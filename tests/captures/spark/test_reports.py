@@ -102,7 +102,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
                 }
             )  # fmt: skip
         recording.close()
-    pipeline.run(place / "captures", place / "tables", pipeline.NO_SPARK)
+    pipeline.run(pipeline.NO_SPARK, place / "captures", place / "tables")
     return place / "tables", sent
 
 

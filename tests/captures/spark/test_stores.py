@@ -101,13 +101,13 @@ def test_captures_and_tables_in_a_bucket(
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
     here = tmp_path / "out"
-    pipeline.run(captures.as_uri(), here.as_uri(), pipeline.NO_SPARK, names=TABLES)
+    pipeline.run(pipeline.NO_SPARK, captures.as_uri(), here.as_uri(), names=TABLES)
     for name in (*TABLES, "segments"):
         assert rows(read(f"{s3}/out/{name}")) == rows(parquet.read_table(here / name)), name
     found = read(f"{s3}/out/segments").to_pylist()
     assert all(row["path"].startswith("s3://fleet/in/") for row in found) and SECRET not in str(found)
     assert {row["continues"] for row in found} == {0}  # next segments were found in the bucket
-    again = pipeline.run(f"{s3}/in", f"{s3}/out", pipeline.NO_SPARK, names=TABLES)
+    again = pipeline.run(pipeline.NO_SPARK, f"{s3}/in", f"{s3}/out", names=TABLES)
     assert again.read == 0 and again.unchanged == len(found)
     # Nothing else is left there, and reports are the same.
     names = {each.path.name for each in storage.list_files(storage.place(f"{s3}/out"), deep=False)}
@@ -123,7 +123,7 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     upload(captures, f"{s3}/killed-in")
     out = storage.place(f"{s3}/killed-out")
     assert isinstance(out, storage.Remote)
-    pipeline.run(f"{s3}/killed-in", f"{s3}/killed-out", pipeline.NO_SPARK, names=["exchanges"])
+    pipeline.run(pipeline.NO_SPARK, f"{s3}/killed-in", f"{s3}/killed-out", names=["exchanges"])
     before = rows(read(f"{s3}/killed-out/exchanges"))
     # As a kill leaves it: a file's rows are there, and the file is not on the list.
     (first, *_) = (each.path for each in storage.list_files(out / "segments") if each.path.name != "nothing.parquet")
@@ -132,10 +132,10 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     (out / "exchanges/date=2001-01-01/left-000000.parquet").write(b"PAR1")
     (out / pipeline.LOCK).write(b"somebody")
     with pytest.raises(PipelineError, match=r"s3://fleet/killed-out: another pipeline run is writing there"):
-        pipeline.run(f"{s3}/killed-in", f"{s3}/killed-out", pipeline.NO_SPARK, names=["exchanges"])
+        pipeline.run(pipeline.NO_SPARK, f"{s3}/killed-in", f"{s3}/killed-out", names=["exchanges"])
     fresh_seconds, pipeline._FRESH_SECONDS = pipeline._FRESH_SECONDS, 0.0
     try:
-        done = pipeline.run(f"{s3}/killed-in", f"{s3}/killed-out", pipeline.NO_SPARK, names=["exchanges"])
+        done = pipeline.run(pipeline.NO_SPARK, f"{s3}/killed-in", f"{s3}/killed-out", names=["exchanges"])
     finally:
         pipeline._FRESH_SECONDS = fresh_seconds
     assert done.read == 1 and rows(read(f"{s3}/killed-out/exchanges")) == before
@@ -169,7 +169,7 @@ def test_a_segment_that_cannot_match_is_not_fetched(s3: str, captures: Path, mon
     monkeypatch.setattr(
         storage.Remote, "fetch", lambda self, target: (fetched.append(self.name), fetch(self, target))[1]
     )
-    reader = SegmentReader(f"{s3}/skip", "exchanges", ["correlation_id"], "corr == 0")
+    reader = SegmentReader([f"{s3}/skip"], "exchanges", ["correlation_id"], "corr == 0")
     found = [row for p in reader.partitions() for batch in reader.read(p) for row in batch.to_pylist()]
     assert found == [{"correlation_id": 0}]
     # The one that matches; of the next one the beginning is enough.
@@ -184,8 +184,8 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
         return fs.LocalFileSystem(), str(tmp_path / "store" / uri.removeprefix("hdfs://name/"))
 
     monkeypatch.setattr(storage, "_opened", opened)
-    pipeline.run("hdfs://name/in", "hdfs://name/out", pipeline.NO_SPARK)
-    pipeline.run(captures, tmp_path / "out", pipeline.NO_SPARK)
+    pipeline.run(pipeline.NO_SPARK, "hdfs://name/in", "hdfs://name/out")
+    pipeline.run(pipeline.NO_SPARK, captures, tmp_path / "out")
     for name in pipeline.DEFAULT:
         assert rows(parquet.read_table(tmp_path / "store" / "out" / name)) == rows(
             parquet.read_table(tmp_path / "out" / name)
@@ -206,7 +206,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
 )
 def test_invalid_uris_are_refused(uri: str, message: str) -> None:
     with pytest.raises(storage.StorageError) as caught:
-        pipeline.run(uri, "out", pipeline.NO_SPARK)
+        pipeline.run(pipeline.NO_SPARK, uri, "out")
     assert message in str(caught.value) and SECRET not in str(caught.value)
 
 
@@ -244,7 +244,7 @@ def test_a_store_that_refuses_access(
     monkeypatch.setattr(storage, "_opened", lambda uri: (Closed(fault), "in"))
     for source, output in ((uri, tmp_path / "out"), (captures, uri)):
         with pytest.raises(BarnabasError) as caught:
-            pipeline.run(source, output, pipeline.NO_SPARK)
+            pipeline.run(pipeline.NO_SPARK, source, output)
         text = str(caught.value)
         assert message in text and str(fault).splitlines()[0] in text and "\n" not in text
 
@@ -252,6 +252,6 @@ def test_a_store_that_refuses_access(
 @pytest.mark.slow
 def test_a_bucket_that_is_not_there(s3: str, captures: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot write to s3://absent/out: .*NO_SUCH_BUCKET"):
-        pipeline.run(captures, "s3://absent/out", pipeline.NO_SPARK)
+        pipeline.run(pipeline.NO_SPARK, captures, "s3://absent/out")
     with pytest.raises(BarnabasError, match="s3://fleet/nowhere: no such file or folder; give a folder"):
-        pipeline.run(f"{s3}/nowhere", f"{s3}/out", pipeline.NO_SPARK)
+        pipeline.run(pipeline.NO_SPARK, f"{s3}/nowhere", f"{s3}/out")

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ...safe import visible
+from ..common.failure import Failure
 from ..common.output import print_json, warn
 
 app = typer.Typer(
@@ -42,6 +43,21 @@ Wheel = Annotated[
     Path | None,
     typer.Option("--wheel", help="This package as a wheel, for a cluster's executors (default: pure Python).", metavar="FILE"),
 ]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", help="A setting of Spark, such as spark.executor.memory=4g. May be repeated.", metavar="KEY=VALUE"),
+]
+
+
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    """Spark's settings. Raises Failure for one that is not KEY=VALUE, or that an option has."""
+    found = dict(text.partition("=")[::2] for text in conf or ())
+    for text in conf or ():
+        if not text.startswith("spark.") or "=" not in text:
+            raise Failure(f"--conf {visible(text)!r} is not KEY=VALUE with a key of Spark, such as spark.executor.memory=4g")
+    if "spark.master" in found:
+        raise Failure("--conf spark.master: give the master as --master")
+    return found
 
 
 def _master(master: str, remote: str) -> str:
@@ -74,6 +90,7 @@ def run(
     ] = "",
     remote: Remote = "",
     wheel: Wheel = None,
+    conf: Conf = None,
     tables: Tables = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")] = False,
@@ -88,8 +105,9 @@ def run(
     progress = _timed_printer()
     try:
         done = pipeline.run(
-            source, output, _master(master, remote), progress, names=_names(tables), dry=dry_run, wheel=wheel
-        )
+            _master(master, remote), source, output, progress, names=_names(tables), dry=dry_run, wheel=wheel,
+            conf=_settings(conf),
+        )  # fmt: skip
     except KeyboardInterrupt:
         warn(["interrupted; the tables hold whole files only, run again to complete them"])
         raise
@@ -116,6 +134,7 @@ def stream(
     ] = "",
     remote: Remote = "",
     wheel: Wheel = None,
+    conf: Conf = None,
     tables: Tables = "",
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Where to store the progress (default: in --output).", metavar="DIR")
@@ -134,7 +153,7 @@ def stream(
 
     progress = _timed_printer()
     pipeline.stream(
-        source, output, _master(master, remote), progress, names=_names(tables), checkpoint=checkpoint, every=every,
-        once=once, wheel=wheel,
+        _master(master, remote), source, output, progress, names=_names(tables), checkpoint=checkpoint, every=every,
+        once=once, wheel=wheel, conf=_settings(conf),
     )  # fmt: skip
     progress(f"the tables are in {storage.place(output)}")

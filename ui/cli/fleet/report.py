@@ -137,7 +137,7 @@ def _tables(directory: Place) -> Iterator[Place]:
         return
     with tempfile.TemporaryDirectory(prefix="barnabas-report-") as place:
         done = pipeline.run(
-            directory, Path(place), pipeline.NO_SPARK, lambda text: print(visible(text), file=sys.stderr, flush=True)
+            pipeline.NO_SPARK, directory, Path(place), lambda text: print(visible(text), file=sys.stderr, flush=True)
         )
         warn((*done.damaged, *(f"left out: {each}" for each in done.left_out)))
         yield Path(place)
