@@ -18,7 +18,7 @@ class UnknownName(DecoderError, KeyError):
 
 
 class DecodeError(DecoderError):
-    """Bytes that do not fit the schema.
+    """Bytes that do not match the schema.
 
     ``text``: what is wrong. ``api``, ``version``: of the message (``""`` and None while they are unknown). ``path``: the
     field, such as ``topics[0].name``. ``offset``: bytes from the start of the given data. ``message``: the complete
@@ -60,7 +60,7 @@ class Truncated(DecodeError):
 
 
 class BadLength(DecodeError):
-    """An impossible length or count: negative, or more than the bytes that are left."""
+    """An impossible length or count: negative, or more than the remaining bytes."""
 
 
 class BadUtf8(DecodeError):

@@ -1,4 +1,4 @@
-"""Rules and plugins: what to break on purpose, and what to change. Knows the protocol, but no sockets and no recordings.
+"""Rules and plugins: faults to inject and changes to make. Knows the protocol, but no sockets and no recordings.
 
 Programs import these names from here; see docs/rules.md and docs/plugins.md.
 """

@@ -44,7 +44,7 @@ _GROWING_SECONDS = 60
 
 
 class Row(NamedTuple):
-    """An exchange as the index has it: one line of the list of exchanges. What is absent is None.
+    """An exchange as stored in the index: one line of the list of exchanges. Absent values are None.
 
     - `number`: `rows()[row.number]` is the row again; `segment`: its file in `Capture.segments`
     - `time_ns`: of the request (an orphan: of the response), since the epoch; `latency_ns`: until the response
@@ -52,9 +52,9 @@ class Row(NamedTuple):
     - `request_size`, `response_size`: as in the 4 size bytes; `request_offset`, `response_offset`: places in the file
     - `error`: the first error code of the response that is not 0
     - `undecoded`: a frame could not be decoded; `surplus`: bytes follow a message's end
-    - `changed`: the two legs differ; `noted`: it has notes, such as of a rule
+    - `changed`: the two legs differ; `noted`: it has notes, for example from a rule
     - `carried`: the request was in flight when its segment began
-    - `cut`: only the beginning of a frame was kept (an error code behind it is not known)
+    - `cut`: only the beginning of a frame was kept (an error code after it is not known)
     """
 
     number: int
@@ -118,8 +118,8 @@ def _row(number: int, segment: int, index: Index, record: Record) -> Row:
 
 
 class Rows(Sequence[Row]):
-    """The exchanges of a capture as a sequence of `Row`, in the order in which they were done. Rows are made from the index when
-    asked for. The view grows with `Capture.refresh`; rows keep their numbers."""
+    """The exchanges of a capture as a sequence of `Row`, in the order in which they were done. Rows are made from the index
+    on access. The view grows with `Capture.refresh`; rows keep their numbers."""
 
     def __init__(self, capture: "Capture") -> None:
         self._capture = capture
@@ -162,7 +162,7 @@ class Rows(Sequence[Row]):
 
 
 class Capture:
-    """One or more capture files as one list of exchanges; a context manager. Made by `open_capture`.
+    """One or more capture files as one list of exchanges; a context manager. Opened by `open_capture`.
 
     `segments` are the files (`CaptureFile`) in the order of their names, `path` is what was opened.
     """
@@ -271,15 +271,15 @@ class Capture:
 
     def events(self) -> Iterator[ConnectionEvent]:
         """All events of the capture (`decoder.connection.events`) in order, in one pass over its packets; of a live recording,
-        those so far. An exchange's marks are those that `exchange` gives, as far as they are known by then."""
+        those so far. An exchange has the marks that `exchange` returns, as far as they are known by then."""
         reader = EventReader(self.path, self._ports)
         yield from reader.read()
         yield from reader.end()
 
     def refresh(self) -> int:
-        """Read what was added to a live recording or a growing foreign capture; returns the number of new rows. Rows keep their
-        numbers, so of foreign files in a directory only the last may grow. Rows of segments that were removed meanwhile stay,
-        without their frames (see `removed`)."""
+        """Read what was added to a live recording or a growing foreign capture; returns the number of new rows. Rows keep
+        their numbers, so only the last of several foreign files in a directory may grow. Rows of segments that were removed
+        meanwhile stay, without their frames (see `removed`)."""
         before = self.starts[-1]
         directory = self.path.is_dir()
         for segment in self.segments:
@@ -300,17 +300,17 @@ class Capture:
 
     @property
     def live(self) -> bool:
-        """Whether the recording still runs, or a foreign capture is still being read."""
+        """Whether the recording is still running, or a foreign capture is still being read."""
         return any(segment.live for segment in self.segments)
 
     @property
     def removed(self) -> int:
-        """How many segments were removed while this was open: their rows stay, their frames are gone."""
+        """How many segments were removed while the capture was open: their rows stay, their frames are gone."""
         return sum(segment.was_removed for segment in self.segments)
 
     @property
     def growing(self) -> bool:
-        """Whether a foreign capture was written to lately: `refresh` picks up what is added."""
+        """Whether a foreign capture was written to recently: `refresh` picks up what is added."""
         now = time.time()
         return any(file.own is None and now - file.modified < _GROWING_SECONDS for file in self.segments)
 
@@ -321,7 +321,7 @@ class Capture:
 
     @property
     def progress(self) -> ReadProgress:
-        """How far a capture is read in the background."""
+        """How far the capture has been read in the background."""
         parts = [segment.progress for segment in self.segments]
         return ReadProgress(sum(part.read for part in parts), sum(part.total for part in parts))
 
@@ -341,7 +341,7 @@ class Capture:
         return [entry for segment in self.segments for entry in segment.index.lost]
 
     def verify(self) -> list[str]:
-        """Check the checksums of the recording's segments: one line per damaged span, empty when all is well."""
+        """Check the checksums of the recording's segments: one line per damaged span, empty if there is no damage."""
         return [line for s in self.segments if s.own and not s.was_removed for line in check(s.path)]
 
     def close(self) -> None:
@@ -363,7 +363,7 @@ def open_capture(path: str | Path, ports: Collection[int] = KAFKA_PORTS, *, back
     standard input. Nothing in it is executed.
 
     `ports` are the brokers' ports in foreign captures; on other ports, connections whose first bytes look like a
-    Kafka request are found as well. With `background` the first rows of a foreign capture are there at once, and the
+    Kafka request are found as well. With `background`, the first rows of a foreign capture are available at once, and the
     rest comes with `refresh`, as for a live recording. Raises `NotACapture`, or OSError when the file cannot be read.
     """
     return Capture(Path(path), ports, background=background)

@@ -123,7 +123,7 @@ def in_memory(builder: IndexBuilder) -> Index:
 def rebuild(path: str | Path) -> int:
     """Rewrite the index files of a closed segment from its packets; returns the number of records (exchanges).
 
-    Raises `NotACapture`, ValueError for a capture that is no segment of a recording, or OSError.
+    Raises `NotACapture`, ValueError for a capture that is not a segment of a recording, or OSError.
     """
     path = Path(path)
     with open_file(path) as file:

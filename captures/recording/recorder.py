@@ -27,13 +27,13 @@ ASKED_LIMIT = 4096
 
 
 class Recorder:
-    """Records connections into `directory`, which is made with mode 0700 if it is missing. Only the constructor raises: OSError if
-    the directory cannot be written, ValueError for a snap length out of range.
+    """Records connections into `directory`, which is created with mode 0700 if it is missing. Only the constructor raises:
+    OSError if the directory cannot be written, ValueError for a snap length out of range.
 
     - `redact`: mask secrets, keeping their length (`decoder.codec.secrets`)
-    - `snaplen`: most bytes kept of a frame, `LEAST_SNAPLEN` to `MOST_SNAPLEN`; None: whole frames
+    - `snaplen`: the most bytes to keep of a frame, `LEAST_SNAPLEN` to `MOST_SNAPLEN`; None: whole frames
     - `segment_bytes`, `segment_seconds`: when a segment ends and the next begins
-    - `wanted`: record only the exchanges that it picks, once they are done
+    - `wanted`: record only the exchanges that it accepts, once they are done
     - `flush_seconds`: how long data may stay in memory. Without traffic, call `flush` once a second
     - `on_event(kind, text)`: called with "paused", "resumed", "segment", "undecoded" or "error"
     """
@@ -80,12 +80,12 @@ class Recorder:
 
     @property
     def path(self) -> Path | None:
-        """The final name of the segment being written (now with `.part` behind it); None while paused."""
+        """The final name of the segment being written (until then with the suffix `.part`); None while paused."""
         return self._recording.path
 
     @property
     def failure(self) -> OSError | None:
-        """What stopped the writing last; None as long as nothing did."""
+        """The last error that stopped writing; None if there was none."""
         return self._recording.failure
 
     # calls by the relay
@@ -101,12 +101,12 @@ class Recorder:
         tls: frozenset[str] = frozenset(),
         imported: bool = False,
     ) -> None:
-        """A connection was opened. Without a client address it gets a made-up one. `failed`: the broker could not be
-        reached ("refused" or "unreached"); `closed` must follow. `tls`: the legs that are TLS, "client" and "broker".
-        `imported`: it is from a capture of packets; what it lacks comes as `missing`.
+        """A connection was opened. Without a client address, it gets an invented one. `failed`: the broker could not be
+        reached ("refused" or "unreached"); `closed` must follow. `tls`: the legs that use TLS, "client" and "broker".
+        `imported`: it comes from a packet capture; missing bytes are reported with `missing`.
 
-        `upstream` is the proxy's own end of the leg to the broker, if known. On the client's own machine it might be
-        the same as another client's address, and two conversations would be one in the file: it is made up then.
+        `upstream` is the proxy's own end of the broker leg, if known. On the client's own machine it might equal another
+        client's address, and two conversations would become one in the file: then it is invented.
         """
         if conn in self._connections:
             self.closed(conn, time_ns, "rst")  # its end was missed
@@ -120,7 +120,7 @@ class Recorder:
         self._recording.tick()
 
     def data(self, conn: int, direction: int, time_ns: int, data: bytes | bytearray | memoryview) -> None:
-        """Bytes of the client leg, in order, cut anywhere."""
+        """Bytes of the client leg, in order, in pieces of any size."""
         connection = self._connection(conn, time_ns)
         self._counts["bytes"] += len(data)
         try:
@@ -136,8 +136,8 @@ class Recorder:
         self._recording.tick()
 
     def begin(self) -> NativeFeed | None:
-        """For who has plain data of connections in a place where the accelerator can take them (`native.RingFeed`): see
-        `NativeRecorder.begin`. Behind it come `end`, and what was left as `data`."""
+        """For callers whose plain connection data is where the accelerator can read it (`native.RingFeed`): see
+        `NativeRecorder.begin`. `end` follows, and then the remaining bytes as `data`."""
         return self._native.begin()
 
     def end(self, nbytes: int) -> None:
@@ -147,14 +147,15 @@ class Recorder:
         self._recording.tick()
 
     def failed(self, conn: int, error: Exception) -> None:
-        """A native recorder failed: as with a fault of the decoder. What waited is in the file, but unknown from now on."""
+        """A native recorder failed; treated like a fault of the decoder. Requests that waited are in the file, but are not
+        known from now on."""
         connection = self._connections[conn]
         self._native.drop(connection)
         connection.broken = True
         self._fault(f"connection {conn}, its frames are no longer decoded", error)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        """`nbytes` of the client leg are not there; they belong to the frame whose beginning came last."""
+        """`nbytes` of the client leg are missing; they belong to the frame whose beginning came last."""
         connection = self._connection(conn, time_ns)
         try:
             if not self._native.skip(connection, direction, nbytes) and not connection.broken:
@@ -165,8 +166,8 @@ class Recorder:
         self._recording.tick()
 
     def cut(self, conn: int, direction: int, nbytes: int) -> bool:
-        """As `skipped`, of a capture that may lack anything. False, and nothing was done, where they do not belong to a frame that is
-        known by its head."""
+        """Like `skipped`, for a capture that may lack any bytes. Returns False and does nothing if they do not belong to a
+        frame whose beginning is known."""
         connection = self._connections[conn]
         if not self._native.skip(connection, direction, nbytes):
             if not connection.broken and not connection.decoder.can_skip(Direction(direction), nbytes):
@@ -175,8 +176,8 @@ class Recorder:
         return True
 
     def broker_leg(self, conn: int, direction: int, time_ns: int, frame: bytes, note: str = "") -> None:
-        """A frame as the broker sent or got it (with its size bytes), where the client's differs; it may be cut. It must come
-        before the response of its exchange reaches `data`."""
+        """A frame as the broker sent or received it (with its size bytes), if the client's differs; it may be cut. It must
+        come before the response of its exchange reaches `data`."""
         connection = self._connection(conn, time_ns)
         self._native.leave(connection)
         try:
@@ -229,7 +230,8 @@ class Recorder:
             connection.decoder.lost(Direction(direction))
 
     def missing(self, conn: int, direction: int, time_ns: int, nbytes: int, unread: int) -> None:
-        """As `lost`, of a connection from a capture of packets. It is written at once, as nothing more of this direction may come."""
+        """Like `lost`, for a connection from a packet capture. It is written at once, as nothing more may follow in this
+        direction."""
         connection = self._connection(conn, time_ns)
         if nbytes or unread:
             self.lost(conn, direction, nbytes, unread)
@@ -243,8 +245,8 @@ class Recorder:
         return connection is not None and (connection.recorder or connection.decoder).awaits(correlation_id)
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
-        """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who
-        ended it (`Closed`), "" when not known, or when it was the proxy."""
+        """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who ended it (`Closed`), "" if
+        unknown, or if it was the proxy."""
         connection = self._connections.get(conn)
         if connection is None:
             return
@@ -264,16 +266,16 @@ class Recorder:
         self._recording.rotate()
 
     def tick(self) -> None:
-        """For when nothing comes: flush if it is time, rotate, or try a failed disk again."""
+        """To be called while no data comes: flush if it is time, rotate, or try a failed disk again."""
         self._recording.tick()
 
     def flush(self) -> None:
-        """Hand everything to the operating system; also the moment to rotate or to try a failed disk again."""
+        """Hand everything to the operating system. This is also when segments rotate and a failed disk is tried again."""
         self._recording.tick()
         self._recording.flush()
 
     def close(self) -> None:
-        """End the recording. Connections still open have no end in it; their requests are pending."""
+        """End the recording. Connections that are still open have no end in it; their requests are pending."""
         if self._wanted is not None:
             for connection in self._connections.values():
                 for exchange in filter(self._wanted, connection.decoder.pending()):

@@ -36,7 +36,7 @@ class RequestPrefix(NamedTuple):
 
 
 def peek_request(frame: bytes) -> RequestPrefix:
-    """The API key, API version and correlation id of a request frame. Reads nothing else; known or unknown does not matter.
+    """The API key, API version and correlation id of a request frame, known or unknown. Reads nothing else.
 
     Raises `Truncated` for fewer than 8 bytes.
     """
@@ -57,9 +57,9 @@ def _request_header_version(key: int, version: int) -> int:
 def decode_request_header(frame: bytes) -> tuple[Fields, int]:
     """The header of a request frame, and the offset of its body.
 
-    The dict has ``request_api_key``, ``request_api_version``, ``correlation_id`` and ``client_id`` (str or None). Works for
-    unknown APIs and versions too, as all headers begin with these fields; the tags of a header 2 then count as body.
-    Raises `DecodeError` for a frame that ends inside these fields.
+    The dict has ``request_api_key``, ``request_api_version``, ``correlation_id`` and ``client_id`` (str or None). Also
+    works for unknown APIs and versions, as all headers begin with these fields; the tags of a version 2 header then count
+    as part of the body. Raises `DecodeError` for a frame that ends inside these fields.
     """
     if len(frame) >= 10:
         key, version, correlation_id, size = _HEAD_1.unpack_from(frame)
@@ -119,7 +119,7 @@ def decode_request(frame: bytes) -> Message:
     """Decode a request frame: header and body, without the 4 size bytes. The header names API and version.
 
     Raises `UnknownApi` or `UnknownVersion`, `TrailingBytes` for bytes after the end (`read_request` accepts these), and
-    another `DecodeError` with path and offset for bytes that do not fit.
+    another `DecodeError` with path and offset for bytes that do not match the schema.
     """
     frame = bytes(frame)
     header, start = decode_request_header(frame)
@@ -208,12 +208,12 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
 
 
 def read_request(frame: bytes) -> Message:
-    """As `decode_request`, but bytes after the end are no error: they are in `Message.trailing`."""
+    """Like `decode_request`, but bytes after the end are not an error: they are in `Message.trailing`."""
     return _complete(lambda: decode_request(frame))
 
 
 def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
-    """As `decode_response`, but bytes after the end are no error, as for most clients: they are in `Message.trailing`."""
+    """Like `decode_response`, but bytes after the end are not an error, as in most clients: they are in `Message.trailing`."""
     return _complete(lambda: decode_response(frame, api_key=api_key, api_version=api_version))
 
 
@@ -251,9 +251,9 @@ def encode_request(
     client_id: str | None = None,
 ) -> bytes:
     """Encode a request frame. `fields` are nested dicts with Kafka's field names in snake_case, as `Message.to_dict` or
-    `Message.to_json` gives them; fields that are left out take their defaults.
+    `Message.to_json` gives them; omitted fields get their defaults.
 
-    Raises `EncodeError` with the path of a field that is unknown at this version or whose value does not fit, and
+    Raises `EncodeError` with the path of a field that is unknown at this version or whose value is not valid, and
     `UnknownApi` or `UnknownVersion`.
     """
     of = plan("request", api_key, api_version)
@@ -267,7 +267,7 @@ def encode_request(
 
 
 def encode_response(api_key: int, api_version: int, fields: Mapping[str, Value], *, correlation_id: int = 0) -> bytes:
-    """Encode a response frame, as `encode_request` does a request."""
+    """Encode a response frame, as `encode_request` does for a request."""
     of = plan("response", api_key, api_version)
     header = {"correlation_id": correlation_id}
     return _encode(of, fields, _head("ResponseHeader", of.header_version, header), header).frame
@@ -284,7 +284,7 @@ def encode_version_refusal(correlation_id: int, served: tuple[int, int] | None) 
 
 
 def encode_body(kind: str, api_key: int, api_version: int, fields: Mapping[str, Value]) -> bytes:
-    """Encode a body without header, as `encode_request` does a request. `kind` is ``"request"`` or ``"response"``."""
+    """Encode a body without header, as `encode_request` does for a request. `kind` is ``"request"`` or ``"response"``."""
     return _encode(plan(kind, api_key, api_version), fields, b"", {}).frame
 
 

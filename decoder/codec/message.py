@@ -28,7 +28,7 @@ class Message:
 
     ``frame``: its bytes, header included, without the 4 size bytes; the body starts at ``body_start``. ``header``: the
     header's fields as a dict, empty for a bare body. ``plan``, ``values``: the layout of the body and its values in that
-    order. ``trailing``: bytes after the message's end; `encode` gives them back.
+    order. ``trailing``: bytes after the message's end; `encode` writes them again.
     """
 
     __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
@@ -51,7 +51,7 @@ class Message:
 
     @property
     def api_key(self) -> int:
-        """The API's key; -1 for a definition that belongs to no API."""
+        """The API's key; -1 for a definition that does not belong to an API."""
         return self.plan.api_key
 
     @property
@@ -73,7 +73,8 @@ class Message:
         return _struct_dict(self.plan.root, self.values)
 
     def to_json(self) -> Fields:
-        """Like `to_dict` with JSON's types only: UUIDs in Kafka's base64 form, bytes in hexadecimal. Secrets are not masked."""
+        """Like `to_dict`, but with JSON types only: UUIDs in Kafka's base64 form, bytes in hexadecimal. Secrets are not
+        masked."""
         plain: Fields = jsonable(self.to_dict())
         return plain
 
@@ -103,7 +104,7 @@ class Message:
     def replace(self, edits: Mapping[str, Value]) -> Message:
         """A new message with the fields at these paths changed. All other fields keep their bytes, canonical or not.
 
-        Raises `EncodeError` for a path that does not exist or a value that does not fit.
+        Raises `EncodeError` for a path that does not exist or a value that is not valid.
         """
         values = self.values
         for path, new in edits.items():

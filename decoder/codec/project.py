@@ -86,9 +86,9 @@ def project(kind: str, api_key: int, api_version: int, paths: Iterable[str]) -> 
     """A function from the bytes of a body, without header, to ``{path: value}`` of these paths, such as
     ``"topics[*].partitions[*].error_code"``. `kind` is ``"request"`` or ``"response"``.
 
-    A path through an array gives the list of all values in wire order; ``[*]`` may be left out. All other fields are skipped.
+    A path through an array returns the list of all values in wire order; ``[*]`` may be omitted. All other fields are skipped.
     Raises `EncodeError` for a path that this version does not have, and `UnknownApi` or `UnknownVersion`. The function
-    raises `DecodeError` for bytes that do not fit; bytes after the last of the fields may go unread.
+    raises `DecodeError` for bytes that do not match; bytes after the last of the fields may not be read.
     """
     of = plan(kind, api_key, api_version)
     asked = tuple(paths)

@@ -46,7 +46,7 @@ class ExchangeDone:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Bytes without meaning here. ``framed``: they are a frame's content (the 4 size bytes are left out)."""
+    """Bytes that are not decoded here. ``framed``: they are a frame's content (without the 4 size bytes)."""
 
     direction: Direction
     data: bytes
@@ -73,7 +73,7 @@ class _Requests(Enum):
 
 
 class Connection:
-    """The protocol state of one connection. Feed it whatever arrives, cut anywhere."""
+    """The protocol state of one connection. Feed it the bytes as they arrive, in pieces of any size."""
 
     def __init__(
         self,
@@ -113,10 +113,10 @@ class Connection:
         return correlation_id in self._queue
 
     def hand_over(self) -> tuple[tuple[bytes, int], tuple[bytes, int]] | None:
-        """Hand over to a caller who has taken `pending`: by direction, the bytes of an incomplete frame and the time of
-        the first one. Nothing is pending afterwards. Returns None and changes nothing unless there was a request, the
-        next bytes are certainly frames, and no response has begun if there was none before. Data that is fed later is
-        accepted as before."""
+        """Hand over to a caller that has taken `pending`: for each direction, the bytes of an incomplete frame and the time
+        of the first byte. Nothing is pending afterwards. Returns None and changes nothing unless there was a request, the
+        next bytes are certainly frames, and no response has begun if there was none before. Data fed later is accepted as
+        before."""
         request, response = self._streams
         if (
             self._requests is not _Requests.FRAMES
@@ -136,8 +136,8 @@ class Connection:
         return list(self._receive(Direction.RESPONSE, data, time_ns))
 
     def skip(self, direction: Direction, count: int, time_ns: int = 0) -> list[Event]:
-        """The next `count` bytes of `direction` are not there; they belong to the frame that is being read. Where they
-        do not, it is as if they were lost."""
+        """The next `count` bytes of `direction` are missing; they belong to the frame that is being read. If they do not,
+        they are treated as lost."""
         frames = self._streams[direction].skip(count, time_ns)
         if frames is None:
             return self.lost(direction, at_frame=False)
@@ -145,16 +145,17 @@ class Connection:
         return [event for frame, started in frames for event in take(frame, started)]
 
     def can_skip(self, direction: Direction, count: int) -> bool:
-        """Whether that many bytes may be missing here: they belong to a frame of which enough came to say what it is."""
+        """Whether that many bytes may be missing here: they belong to a frame of which enough arrived to identify it."""
         return self._streams[direction].can_skip(count)
 
     def lost(self, direction: Direction, at_frame: bool = True) -> list[Event]:
-        """Bytes of `direction` are missing here. What comes next starts at a frame, or else one is searched for."""
+        """Bytes of `direction` are missing here. The next bytes start at a frame (`at_frame`); otherwise the start of a
+        frame is searched for."""
         given_up = self._streams[direction].restart(at_frame)
         return [Opaque(direction, given_up, 0, "cut off by missing bytes")] if given_up else []
 
     def close(self, time_ns: int = 0) -> list[Event]:
-        """The connection ended: everything still waiting gets no response."""
+        """The connection ended: requests that still wait get no response."""
         events: list[Event] = []
         while self._queue:
             events.extend(_unanswered(self._queue.pop()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Where an exchange stands."""
+    """The state of an exchange."""
 
     PENDING = "pending"
     """not answered yet, or not when the recording ended"""
@@ -97,12 +97,12 @@ class _Side:
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class Exchange:
-    """A request frame, its response frame, and lazily what they say.
+    """A request frame, its response frame, and their decoded content, on demand.
 
     Frames exclude the 4 size bytes; ``request_size``/``response_size`` are the values of those 4 bytes. Times are
     nanoseconds since the epoch. ``request_cut`` and ``response_cut``: bytes of a frame that were not kept, after those that
-    are there; such a frame has no message. ``about``: the peer info of the connection so far, shared by its exchanges; None
-    if the connection was not followed.
+    were; such a frame has no message. ``about``: the peer info of the connection so far, shared by its exchanges; None if
+    the connection was not followed.
     """
 
     connection: int = 0
@@ -126,7 +126,7 @@ class Exchange:
     _error: int | None = field(default=None, init=False)
 
     def undecoded_copy(self) -> Exchange:
-        """The same exchange with nothing decoded, so that what is decoded goes when this goes. `marks` are shared."""
+        """The same exchange with nothing decoded, so that decoded messages are freed with this copy. `marks` are shared."""
         return replace(self)
 
     def __repr__(self) -> str:
@@ -139,17 +139,17 @@ class Exchange:
 
     @property
     def request_size(self) -> int | None:
-        """Size of the request frame in bytes, as its 4 size bytes have it; None if there is no request."""
+        """Size of the request frame in bytes, as given by its 4 size bytes; None if there is no request."""
         return None if self.request is None else len(self.request) + self.request_cut
 
     @property
     def response_size(self) -> int | None:
-        """Size of the response frame in bytes, as its 4 size bytes have it; None if there is no response."""
+        """Size of the response frame in bytes, as given by its 4 size bytes; None if there is no response."""
         return None if self.response is None else len(self.response) + self.response_cut
 
     @property
     def latency_ns(self) -> int | None:
-        """From the request's first byte to the response's, where the bytes were captured; in ns."""
+        """Nanoseconds from the request's first byte to the response's, measured where the bytes were captured."""
         if self.request_time_ns is None or self.response_time_ns is None:
             return None
         return self.response_time_ns - self.request_time_ns
@@ -168,12 +168,12 @@ class Exchange:
 
     @property
     def request_view(self) -> MessageView | None:
-        """`request_message` as its definition promises it: for conclusions, not for showing (see `message_view`)."""
+        """`request_message` in the form its definition promises: for conclusions, not for display (see `message_view`)."""
         return self._view(Direction.REQUEST, self.request_message)
 
     @property
     def response_view(self) -> MessageView | None:
-        """`response_message` as its definition promises it (see `message_view`)."""
+        """`response_message` in the form its definition promises (see `message_view`)."""
         return self._view(Direction.RESPONSE, self.response_message)
 
     def _view(self, direction: Direction, message: Message | None) -> MessageView | None:
@@ -199,8 +199,8 @@ class Exchange:
 
     @property
     def error(self) -> int:
-        """The first error code of the response that is not 0, shallow fields before deep ones; else 0. Of a cut response: of the
-        codes that were kept."""
+        """The first error code of the response that is not 0, outer fields before nested ones; 0 if there is none. Of a cut
+        response, only the codes that were kept count."""
         if self._error is not None:
             return self._error
         if self.response_cut and self.state is not State.ORPHAN:
@@ -213,7 +213,7 @@ class Exchange:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it was answered without an error code and both frames are whole and decode without surplus bytes."""
+        """Whether it was answered without an error code, and both frames are whole and were decoded without surplus bytes."""
         if self.state is not State.PAIRED:
             return False
         asked, answered = self.request_message, self.response_message
@@ -229,7 +229,7 @@ class Exchange:
 
     @property
     def cut(self) -> str | None:
-        """What was not kept of the frames of this exchange, or None if both are whole."""
+        """The part of this exchange's frames that was not kept, or None if both are whole."""
         frames = (("request", self.request, self.request_cut), ("response", self.response, self.response_cut))
         return "; ".join(
             f"{side}: cut at {len(frame)} of {len(frame) + missing} bytes"
@@ -246,8 +246,8 @@ class Exchange:
         return {side: each for side, each in found.items() if each}
 
     def guess(self) -> Message | None:
-        """A request of an unknown version read as the nearest known one; None if the version is known or the bytes do not fit.
-        Only a guess: a newer version may have another layout."""
+        """A request of an unknown version, read as the nearest known one; None if the version is known or the bytes do not
+        match. Only a guess: a newer version may have a different layout."""
         if self.request is None or self.request_cut or not isinstance(self.fault(Direction.REQUEST), UnknownVersion):
             return None
         return guess_request(self.request)
@@ -259,8 +259,8 @@ class Exchange:
         return None if side is None else side.fault
 
     def masked(self, direction: Direction) -> bytes:
-        """The frame of that direction as it may be stored: without secrets, and without what cannot be decoded (see
-        `secrets`). Its length is the same; it is the frame itself where nothing had to be masked."""
+        """The frame of that direction as it may be stored: without secrets, and without parts that cannot be decoded (see
+        `secrets`). Its length is the same; if nothing had to be masked, it is the frame itself."""
         answers = direction is Direction.RESPONSE
         frame, cut = (self.response, self.response_cut) if answers else (self.request, self.request_cut)
         assert frame is not None
@@ -285,8 +285,8 @@ class Exchange:
     def to_dict(self, bodies: bool = True, values: bool = False, schemas: SchemaSource | None = None) -> Fields:
         """The keys of ``barnabas decode --json``; ``request`` and ``response`` are null without `bodies`.
 
-        Secrets are masked; keys and values of records are left out unless `values` asks for them, and then
-        read by `schemas` where one is known (see `present`).
+        Secrets are masked; keys and values of records are omitted unless `values` is true; then they are decoded with
+        `schemas`, where a schema is known (see `present`).
         """
         error = self.error
         out: Fields = {

@@ -12,7 +12,7 @@ _KEYS = {facts.api_key(name): path for name, path in _SOURCES.items()}
 
 
 class Topics:
-    """Topic names by id. One may serve many connections to the same cluster."""
+    """Topic names by id. Many connections to the same cluster may share one."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}

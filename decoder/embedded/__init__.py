@@ -7,7 +7,7 @@
     embedded.sasl_step(token)                             # one SASL token, masked
     embedded.decode("OffsetCommitValue", 3, data)         # any definition by its name; embedded.encode writes it
 
-Bytes that do not fit raise a `DecodeError` and nothing else.
+Bytes that do not match raise a `DecodeError` and nothing else.
 """
 
 from __future__ import annotations

@@ -25,11 +25,12 @@ _Reader = Callable[[Message, Message | None, TopicNames], Iterator[Payload]]
 
 
 def of(message: Message, request: Message | None = None, topic_names: TopicNames | None = None) -> Iterator[Payload]:
-    """Every payload inside `message`, in order; nested payloads come after the one they are in.
+    """Every payload inside `message`, in order; nested payloads come after the one that contains them.
 
-    `request`: of a response; without it a group's protocol type may have to be guessed, and Envelope's inner response is not
-    decoded. `topic_names`: names by topic id, for the records of Fetch from version 13 on. Raises nothing, whatever the bytes
-    are. The iterator is lazy, and a small compressed batch may have a million records: limit it with `itertools.islice`.
+    `request`: the request of a response; without it, a group's protocol type may have to be guessed, and Envelope's inner
+    response is not decoded. `topic_names`: names by topic id, for the records of Fetch from version 13 on. Never raises,
+    whatever the bytes are. The iterator is lazy, and a small compressed batch may have a million records: limit it with
+    `itertools.islice`.
     """
     read = _READERS.get((message.plan.kind, message.api_key))
     return iter(()) if read is None else read(message, request, topic_names or {})

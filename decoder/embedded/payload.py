@@ -19,10 +19,10 @@ HIDDEN = "********"
 
 
 class Payload(NamedTuple):
-    """A decoded payload: where it is, what it is, and its fields.
+    """A decoded payload: its place, its kind and its fields.
 
     ``path``: a `Message` path to the bytes, and for nested payloads the path inside them. ``fields`` have the types of
-    `Message.to_dict`; ``{"unreadable": text}`` if the bytes do not fit the kind.
+    `Message.to_dict`; ``{"unreadable": text}`` if the bytes do not match the kind.
     """
 
     path: str
@@ -36,7 +36,7 @@ def _files() -> dict[str, str]:
 
 
 def names() -> list[str]:
-    """The names of all definitions that `decode` and `encode` take: headers, data, keys and values of internal topics."""
+    """The names of all definitions that `decode` and `encode` accept: headers, data, keys and values of internal topics."""
     return sorted(_files())
 
 
@@ -54,8 +54,8 @@ def definition(name: str) -> Definition:
 def decode(name: str, version: int, data: bytes, start: int = 0) -> Message:
     """Decode a payload by the name of its definition, ``decode("OffsetCommitValue", 3, data)``, from byte `start` on.
 
-    Bytes after the end are in ``trailing`` and no error: a newer writer may have added fields.
-    Raises `UnknownApi`, `UnknownVersion`, or another `DecodeError` with the field that does not fit.
+    Bytes after the end are in ``trailing`` and are not an error: a newer writer may have added fields.
+    Raises `UnknownApi`, `UnknownVersion`, or another `DecodeError` with the field that does not match.
     """
     of, data = _plan(name, version), bytes(data)
     values, end = read_values(of, data, start)
@@ -63,9 +63,9 @@ def decode(name: str, version: int, data: bytes, start: int = 0) -> Message:
 
 
 def encode(name: str, version: int, fields: Mapping[str, Value]) -> bytes:
-    """Encode a payload from nested dicts. Fields that are left out take their defaults.
+    """Encode a payload from nested dicts. Omitted fields get their defaults.
 
-    Raises `EncodeError` with the path of a field that does not fit, `UnknownApi` and `UnknownVersion`.
+    Raises `EncodeError` with the path of a field whose value is not valid, `UnknownApi` and `UnknownVersion`.
     """
     of, out = _plan(name, version), bytearray()
     encode_struct(of.root, values_from(of.root, fields), out)

@@ -34,10 +34,10 @@ _KRB5_TOKENS = {b"\x01\x00": "AP-REQ", b"\x02\x00": "AP-REP", b"\x03\x00": "KRB-
 
 
 def step(data: bytes) -> Fields:
-    """What a SASL token is: ``mechanism`` (None if it is unknown), ``step``, and the fields that may be shown.
+    """The content of a SASL token: ``mechanism`` (None if unknown), ``step``, and the fields that may be shown.
 
-    Never raises. SCRAM's mechanism is None until a proof or signature shows which hash is used. The step of a token that was
-    masked when it was recorded is ``masked``.
+    Never raises. SCRAM's mechanism is None until a proof or signature shows which hash is used. The step of a token that
+    was masked when it was recorded is ``masked``.
     """
     if not data:
         return {"mechanism": None, "step": "empty"}

@@ -4,7 +4,7 @@
         for record in entry.records():       # Record: offset, timestamp, key, value, headers ...
             ...
 
-Nothing is decompressed or copied before it is asked for. Bytes that cannot be read raise a `RecordsError` and nothing else.
+Nothing is decompressed or copied before it is needed. Bytes that cannot be read raise a `RecordsError` and nothing else.
 """
 
 from __future__ import annotations

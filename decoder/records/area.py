@@ -46,7 +46,7 @@ def batches(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Bat
 
     Yields a `Batch` for each batch of magic 2, a `Message` for each message of magic 0 or 1, and a `Partial` for an
     unfinished last entry. Nothing is decompressed or checked yet; a wrong CRC shows as `crc_ok` False. Raises `BadLength`
-    or `UnknownMagic` at an entry after which the area cannot be followed. Positions are offsets in `data`.
+    or `UnknownMagic` at an entry after which reading cannot continue. Positions are offsets in `data`.
     """
     stop = len(data) if end is None else min(end, len(data))
     pos = start

@@ -6,7 +6,7 @@ from ..errors import DecoderError
 
 
 class RecordsError(DecoderError):
-    """Base of everything that `decoder.records` raises for bytes it cannot read.
+    """Base of all errors that `decoder.records` raises for bytes that it cannot read.
 
     `text`: what is wrong. `offset`: the byte where it was noticed; None if the compression library does not report it.
     `decompressed`: whether the offset counts in the decompressed records of a batch, not in the area itself.
@@ -34,7 +34,7 @@ class Truncated(RecordsError):
 
 
 class BadLength(RecordsError):
-    """An impossible length, count or varint: negative, too long, or at odds with the bytes around it."""
+    """An impossible length, count or varint: negative, too long, or inconsistent with the bytes around it."""
 
 
 class UnknownMagic(RecordsError):
@@ -42,8 +42,8 @@ class UnknownMagic(RecordsError):
 
 
 class CodecError(RecordsError):
-    """The compressed bytes are damaged, or Kafka has no such codec."""
+    """The compressed bytes are damaged, or Kafka does not have the codec."""
 
 
 class LimitExceeded(RecordsError):
-    """Decompression was stopped: more output than the limit, or the limit of output per input, allows."""
+    """Decompression was stopped: there is more output than the limit, or the limit of output per input, allows."""

@@ -14,9 +14,9 @@ from .record import Record, spans
 
 
 class RecordIndex(Sequence[Record]):
-    """The records of one batch as a sequence. Finds their positions at once, and reads a record when it is asked for.
+    """The records of one batch as a sequence. Finds their positions at once, and reads each record on access.
 
-    Raises `RecordsError` for a batch whose records do not fit its bytes. `limit`: of decompressed bytes.
+    Raises `RecordsError` for a batch whose records do not match its bytes. `limit`: the most decompressed bytes.
     """
 
     __slots__ = ("_count", "_data", "_starts", "_table", "batch")

@@ -44,8 +44,8 @@ def encode_batch(
 
     Header fields that are None are computed: base offset and base timestamp from the first record (0 and -1 without any),
     maximum timestamp and last offset delta from all, count and CRC from what is written. Given values are written as they
-    are, right or wrong. A `delete_horizon` replaces the base timestamp. `level`: of compression, None for Kafka's default.
-    Raises `RecordsError` if a value does not fit its field or the codec does not exist.
+    are, right or wrong. A `delete_horizon` replaces the base timestamp. `level`: the compression level, None for Kafka's
+    default. Raises `RecordsError` if a value is out of range for its field or the codec does not exist.
     """
     all_records = list(records)
     first = all_records[0] if all_records else None
@@ -100,8 +100,8 @@ def encode_like(batch: Batch, records: Iterable[Record], *, codec: int | None = 
     """`batch` with other records. Length, count, CRC and maxima are computed; the rest of the header is kept.
 
     The last offset delta never shrinks, so that a batch that lost records still covers its offsets, as after compaction.
-    With log-append time the maximum timestamp, which is the time of all records, stays. `codec`: another one.
-    Raises the errors of `encode_batch`.
+    With log-append time, the maximum timestamp, which is the time of all records, stays. `codec`: a different codec. Raises
+    the errors of `encode_batch`.
     """
     kept = list(records)
     deltas = (record.offset - batch.base_offset for record in kept)
@@ -210,9 +210,9 @@ def encode_messages(
 
     With a `codec`, the messages are the value of one wrapper, which has the last record's offset, or `wrapper_offset`, and the
     latest time. Inner offsets are `relative` by default in magic 1 and absolute in magic 0. `log_append` marks the times as
-    the broker's: `timestamp`, or each message's own; in a wrapper only the wrapper's time then counts. `crc` is written to
-    all messages outside of a wrapper, right or wrong. `level`: of compression. Without records the set is empty.
-    Raises `RecordsError` if a value does not fit its field or the codec does not exist in this magic.
+    the broker's: `timestamp`, or each message's own; in a wrapper, only the wrapper's time then counts. `crc` is written to
+    all messages outside a wrapper, right or wrong. `level`: the compression level. Without records, the set is empty.
+    Raises `RecordsError` if a value is out of range for its field or the codec does not exist in this magic.
     """
     if magic not in _HEADS:
         raise UnknownMagic(f"messages have magic 0 or 1, not {magic}; for batches of magic 2 use encode_batch")
@@ -247,8 +247,7 @@ def encode_messages(
 
 def encode_messages_like(message: Message, records: Iterable[Record], *, codec: int | None = None) -> bytes:
     """A message set with these records and the magic and codec of `message`, and its time if that is log-append time.
-
-    `codec`: another one. Raises the errors of `encode_messages`.
+    `codec`: a different codec. Raises the errors of `encode_messages`.
     """
     log_append = message.timestamp_type == "log_append"
     return encode_messages(

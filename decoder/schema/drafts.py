@@ -1,8 +1,8 @@
-"""Drafts: message layouts that were proposed and never shipped in that form. They are read and written by name.
+"""Drafts: message layouts that were proposed but never shipped in that form. They are read and written by name.
 
-A name is the proposal and the message: ``"kip-35.Metadata"``. Functions take it in any case, and also as the drafts themselves write
-it elsewhere: in the singular, with Request or Response at the end. The files are in ``schema/definitions/drafts/``. Nothing else in
-the decoder uses them: a draft may have the API key and version of a message that shipped with other bytes.
+A name is the proposal and the message: ``"kip-35.Metadata"``. Functions accept it in any case, and also in the drafts'
+other spellings: in the singular, with Request or Response at the end. The files are in ``schema/definitions/drafts/``.
+Nothing else in the decoder uses them: a draft may have the API key and version of a message that shipped with other bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def names() -> list[str]:
 
 
 def is_draft(name: str) -> bool:
-    """Whether a name is of the form that drafts have, with a proposal in front."""
+    """Whether a name has the form of a draft's name, with a proposal in front."""
     return re.match(r"kip-\d+\.", name, re.I) is not None
 
 
@@ -111,7 +111,7 @@ def encode(name: str, kind: str, version: int, fields: Mapping[str, Value]) -> b
 
 
 class DraftMessage(Message):
-    """A message of a draft. Its `replace` and `map` know the draft's rule for optional values."""
+    """A message of a draft. Its `replace` and `map` follow the draft's rule for optional values."""
 
     __slots__ = ("name",)
 

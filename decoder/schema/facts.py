@@ -29,7 +29,7 @@ class ErrorFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormerName:
-    """A name that an API or an error code (`kind`: "api", "error") had once. `where`: in which releases, or in which draft."""
+    """A former name of an API or an error code (`kind`: "api", "error"). `where`: the releases or the draft that used it."""
 
     kind: str
     name: str
@@ -91,12 +91,13 @@ def _former() -> dict[tuple[str, str], FormerName]:
 
 
 def former_name(kind: str, name: str) -> FormerName | None:
-    """What a former name of an API or an error code, in any case, was; None if it was none."""
+    """The API or error code that had this name once, in any case; None if there was none."""
     return _former().get((kind, name.lower()))
 
 
 def api_key(name: str) -> int:
-    """3 for ``"Metadata"``, in any case, and for names that it had once. Raises `UnknownName`, a KeyError, with the nearest name."""
+    """3 for ``"Metadata"``, in any case; former names are accepted too. Raises `UnknownName`, a KeyError, with the nearest
+    name."""
     found = _names().get(name)
     if found is None:
         found = {n.lower(): k for n, k in _names().items()}.get(name.lower())
@@ -122,7 +123,7 @@ def api(key: int) -> Api:
 
 @cache
 def extra_files() -> tuple[str, ...]:
-    """The files of definitions that belong to no API, as `extra` takes them."""
+    """The files of definitions that do not belong to an API, as `extra` accepts them."""
     embedded = (entry.name for entry in _SCHEMA.joinpath("embedded").iterdir())
     names = sorted(name.removesuffix(".kafka") for name in embedded if name.endswith(".kafka"))
     return ("headers", "data", *(f"embedded/{name}" for name in names))
@@ -130,7 +131,8 @@ def extra_files() -> tuple[str, ...]:
 
 @cache
 def extra(file: str) -> dict[str, Definition]:
-    """Definitions that belong to no API, by name. `file`: ``"headers"``, ``"data"``, ``"embedded/consumer_offsets"`` ..."""
+    """Definitions that do not belong to an API, by name. `file`: ``"headers"``, ``"data"``, ``"embedded/consumer_offsets"``
+    ..."""
     name = f"{file}.kafka"
     return {d.name: d for d in parse(_SCHEMA.joinpath(name).read_text("utf-8"), name)}
 
@@ -153,7 +155,7 @@ def error_name(code: int) -> str:
 
 
 def error_code(name: str) -> int:
-    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case, and for names that it had once.
+    """6 for ``"NOT_LEADER_OR_FOLLOWER"``, in any case; former names are accepted too.
 
     Raises `UnknownName`, a KeyError, with the nearest name.
     """

@@ -1,8 +1,8 @@
 """Previews: layouts that a release used for an API version whose final layout is different.
 
-An unfinished API, which had to be enabled, could change without a new version. Bytes do not show which layout they have, so a
-preview is used only if the release is given. The files in ``schema/definitions/previews/`` are named after the releases:
-``3.5-3.6.kafka`` is for 3.5 and 3.6.
+An unfinished API, which had to be enabled explicitly, could change without a new version. The bytes do not show which
+layout they have, so a preview is used only if the release is given. The files in ``schema/definitions/previews/`` are named
+after the releases: ``3.5-3.6.kafka`` is for 3.5 and 3.6.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def every() -> tuple[Overlay, ...]:
 
 
 def overlays(release: str) -> list[Overlay]:
-    """The overlays of a release, such as ``"3.6"`` or ``"3.6.1"``. Raises `DecoderError` for a name that is no release."""
+    """The overlays of a release, such as ``"3.6"`` or ``"3.6.1"``. Raises `DecoderError` for a name that is not a release."""
     parsed = parse_release(release)
     return [overlay for overlay in every() if overlay.holds(parsed)]
 

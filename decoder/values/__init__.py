@@ -6,8 +6,8 @@
     view(record.value, registry=files, topic="orders")  # avro, decoded
 
 Schemas come from a `SchemaSource`: files (`SchemaFiles`), a schema registry (`captures.reading.schema_registry`), or both
-(`FirstOf`). fastavro reads Avro and protobuf reads Protobuf; the extra ``values`` installs them, and without a
-schema neither is needed. `view` raises nothing, whatever the bytes are.
+(`FirstOf`). fastavro reads Avro and protobuf reads Protobuf; the extra ``values`` installs them, and without a schema
+neither is needed. `view` never raises, whatever the bytes are.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from ..errors import DecoderError
 
 
 class SchemaError(DecoderError):
-    """A schema cannot be obtained or understood; the text has what to do."""
+    """A schema cannot be obtained or understood; the text says what to do."""
 
 
 class MissingLibrary(SchemaError):

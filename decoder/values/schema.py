@@ -57,7 +57,7 @@ def json_schema(name: str = "JSON schema") -> Schema:
 
 
 class Target(NamedTuple):
-    """What a schema file is for: a topic's values or keys, and for Protobuf the full name of the message."""
+    """The purpose of a schema file: a topic's values or keys, and for Protobuf the full name of the message."""
 
     topic: str | None = None
     is_key: bool = False
@@ -133,7 +133,7 @@ class SchemaFiles:
 
 
 class FirstOf:
-    """Several sources, of which the first that has a schema counts. Errors count only if none has it."""
+    """Several sources; the first one that has a schema is used. Errors count only if none has it."""
 
     def __init__(self, *sources: SchemaSource):
         self.sources = sources

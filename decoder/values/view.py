@@ -39,8 +39,8 @@ class ViewKind(StrEnum):
 class View(NamedTuple):
     """How to show a key or value.
 
-    ``text``: for people; control characters are kept, so that a screen must make them safe. ``value``: the decoded value in
-    JSON's types, or None. ``schema_id``: the id at the beginning, or None. ``note``: what people should know, or ``""``.
+    ``text``: for people; control characters are kept, so a screen must make them safe. ``value``: the decoded value in
+    JSON's types, or None. ``schema_id``: the id at the beginning, or None. ``note``: a remark for people, or ``""``.
     """
 
     kind: ViewKind
@@ -60,8 +60,8 @@ def view(
 ) -> View:
     """What the bytes of a key or value are, and how to show them. `registry` finds schemas for `topic`, `is_key` and schema ids.
 
-    Of more than `limit` bytes only the beginning is shown, as text or hexadecimal. Raises nothing: errors of schemas and
-    values become the note.
+    If there are more than `limit` bytes, only the beginning is shown, as text or hexadecimal. Never raises: errors in
+    schemas and values become the note.
     """
     if data is None:
         return View(ViewKind.NULL, "")

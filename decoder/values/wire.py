@@ -24,7 +24,7 @@ class Framed(NamedTuple):
 
 
 def unframe(data: bytes) -> Framed | None:
-    """The parts of a value that looks like the wire format, else None."""
+    """The parts of a value that looks like the wire format, otherwise None."""
     if len(data) < HEAD or data[0]:
         return None
     schema_id = int.from_bytes(data[1:HEAD], "big", signed=True)

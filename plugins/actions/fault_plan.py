@@ -78,8 +78,8 @@ def damaged(frame: bytes, steps: list[DamageStep]) -> bytes:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """What a rule does to an exchange, with notes for the recording. `hits`: how often the rule has fired, this time
-    included."""
+    """What a rule does to an exchange, with notes for the recording. `hits`: how often the rule has fired, including this
+    time."""
 
     rule: str
     hits: int
@@ -120,19 +120,19 @@ class FaultPlan:
 
     @property
     def late(self) -> bool:
-        """Whether something is left to do when the response is there."""
+        """Whether something is left to do when the response arrives."""
         return bool(
             self.changes or self.damage or self.drop_response or self.response_delay or self.mute
             or (self.cut is not None and self.cut.at not in (CutPoint.BEFORE_REQUEST, CutPoint.MID_REQUEST))
         )  # fmt: skip
 
     def change(self, note: str, make: ResponseEdit, first: bool = False) -> None:
-        """Add a change of the response, with its note. `first`: before all other changes."""
+        """Add a change to the response, with its note. `first`: before all other changes."""
         self.changes.insert(0 if first else len(self.changes), Change(make, len(self.notes)))
         self.notes.append(note)
 
     def respond(self, exchange: Exchange, frame: bytes) -> bytes:
-        """The broker's response with all changes made. Notes of changes that found nothing are corrected."""
+        """The broker's response with all changes made. Notes of changes that had no effect are corrected."""
         for change in self.changes:
             try:
                 frame = change.make(exchange, frame)
@@ -142,7 +142,7 @@ class FaultPlan:
         return frame
 
     def apply_changes_to_answer(self, exchange: Exchange) -> None:
-        """Make all changes to an answer of the rule."""
+        """Make all changes to the rule's own answer."""
         if self.answer is not None:
             self.answer, self.changes = self.respond(exchange, self.answer), []
             self.corrected = False

@@ -21,7 +21,7 @@ ASK_SECONDS = 5.0
 
 
 class HookUsageError(BarnabasError):
-    """A hook asked for something that is not possible there; the text names the call and what to do instead."""
+    """A hook called something that is not possible there; the text names the call and what to do instead."""
 
 
 class AskFailed(BarnabasError):
@@ -29,7 +29,7 @@ class AskFailed(BarnabasError):
 
 
 class ConnectionEnded(AskFailed):
-    """`Context.request` got no answer because the connection ended. A hook that does not catch it is not counted as
+    """`Context.request` got no answer because the connection ended. A hook that does not catch this is not counted as
     faulty."""
 
 
@@ -94,7 +94,7 @@ class HookEnvironment:
 
 @dataclass(slots=True)
 class Context:
-    """`ctx`: what a hook can ask for and what it can know, for one call of one hook. `connection` is None in `tick`.
+    """`ctx`: the actions and information available to a hook, for one call. `connection` is None in `tick`.
 
     Calls that are not possible in this hook raise HookUsageError.
     """
@@ -112,16 +112,16 @@ class Context:
     # -- the message -------------------------------------------------------------------------
 
     def forward(self, message: Message | None = None) -> None:
-        """Forward the message, or another one of the same API, version and correlation id. This is the default; a hook
+        """Forward the message, or another one with the same API, version and correlation id. This is the default; a hook
         may also return the message."""
         self._with_message("forward")
         self._decide(Decision.FORWARD, None if message is None else self._checked(message))
 
     def respond(self, fields: Mapping[str, Any] | None = None, *, error: str | int | None = None) -> None:
-        """Answer the request here; the broker does not get it. In `response`: replace the broker's response.
+        """Answer the request here; the broker does not receive it. In `response`: replace the broker's response.
 
-        `fields`: of the response at the request's version; others are taken from the request (its topics and partitions),
-        or have the schema's default. `error`: a Kafka error by name or number, for everything in the request.
+        `fields`: fields of the response at the request's version; others are taken from the request (its topics and
+        partitions), or get the schema's default. `error`: a Kafka error by name or number, for everything in the request.
         """
         self._with_message("respond")
         exchange = self.exchange
@@ -142,7 +142,7 @@ class Context:
         self._decide(Decision.DROP, None)
 
     def delay(self, milliseconds: float) -> None:
-        """Forward the message that much later; later messages on the connection wait as well."""
+        """Forward the message after this delay; later messages on the connection wait as well."""
         self._with_message("delay")
         if not 0 <= milliseconds <= HIGHEST_DELAY_MS:
             raise HookUsageError(f"delay: from 0 to {HIGHEST_DELAY_MS} ms, not {milliseconds!r}")
@@ -168,8 +168,8 @@ class Context:
 
     def fields(self, of: str, message: Message | None = None) -> dict[str, Any]:
         """Paths and values of all fields of this message (or of another) that hold a ``topicName``, ``groupId``,
-        ``transactionalId``, ``producerId`` or ``brokerId``, at whatever API and version; as `Message.replace` takes them.
-        Fields that are null are left out."""
+        ``transactionalId``, ``producerId`` or ``brokerId``, in any API and version; as `Message.replace` accepts them.
+        Fields that are null are omitted."""
         found = message if message is not None else self.message
         if found is None:
             raise HookUsageError(f"fields: {self.hook} has no message: give one")
@@ -198,9 +198,9 @@ class Context:
         """Send a request to the broker, in an ``async def`` hook: ``answer = await ctx.request("ListOffsets", {...})``.
 
         It goes to the broker of the message's connection (or of `connection`), over that connection and with its login, and
-        its answer comes here and never to the client. Not in `response`, where it would wait for itself. `version`: the
-        newest that the broker offers, if none is given.
-        AskFailed if there is no answer within `timeout` seconds; ConnectionEnded, which is one, if the connection ends.
+        its answer is returned here and never sent to the client. Not possible in `response`, where it would wait for
+        itself. `version`: by default the newest that the broker offers. Raises AskFailed if there is no answer within
+        `timeout` seconds, and its subclass ConnectionEnded if the connection ends.
         """
         where = connection or self.connection
         if where is None:
@@ -221,7 +221,7 @@ class Context:
     # -- what the hook returned ------------------------------------------------------------------------------
 
     def take(self, returned: Any) -> HookOutcome:
-        """The outcome, with what the hook returned; HookUsageError if that is nothing that a hook returns."""
+        """The outcome, including the hook's return value; HookUsageError if a hook may not return such a value."""
         if returned is None or isinstance(returned, HookOutcome):
             return self.outcome
         if self.hook not in ("request", "response"):

@@ -19,7 +19,7 @@ from ...errors import BarnabasError
 
 
 class InvalidInput(BarnabasError, ValueError):
-    """A value of a rule that is not possible. `given`: the value; `offset`: characters into its text; `key`: its key is
+    """A value in a rule that is not valid. `given`: the value; `offset`: characters into its text; `key`: its key is
     wrong."""
 
     def __init__(self, given: InputValue, text: str, offset: int = 0, key: bool = False) -> None:

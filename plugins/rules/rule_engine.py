@@ -49,8 +49,8 @@ class ActiveRule:
 class RuleEngine:
     """Decides without sockets which rule applies to an exchange: `decide` for requests, `judge` for responses.
 
-    `cluster_view`: what the rules know of the cluster; it is kept when the rules change. `now_ns`: the time that `when`
-    counts from.
+    `cluster_view`: what the rules know about the cluster; it is kept when the rules change. `now_ns`: the time from which
+    `when` counts.
     """
 
     def __init__(self, rules: Sequence[Rule], cluster_view: ClusterView | None = None, now_ns: int | None = None) -> None:
@@ -75,11 +75,11 @@ class RuleEngine:
         return any(api_key in each.apis and not each.rule.late for each in self._active)
 
     def kept(self) -> frozenset[int]:
-        """Api keys whose requests must be kept until the response comes."""
+        """API keys whose requests must be kept until the response comes."""
         return self._late - {API_VERSIONS}
 
     def fast_reject(self, api_key: int) -> FastReject | None:
-        """A test for responses of an API that concern no rule; None if each must be judged."""
+        """A test for responses of an API that no rule applies to; None if each must be judged."""
         found = FastReject()
         for each in self._active:
             if each.rule.late and api_key in each.apis:
@@ -89,7 +89,7 @@ class RuleEngine:
         return found
 
     def stable(self, api_key: int) -> bool:
-        """Whether requests that begin like one that concerns no rule, on its connection, concern none either."""
+        """If no rule applies to a request, whether this also holds for requests on its connection that begin the same way."""
         return all(each.stable for each in self._active if api_key in each.apis and not each.rule.late)
 
     def by_header_prefix(self, api_key: int) -> bool:
@@ -97,7 +97,7 @@ class RuleEngine:
         return all(each.by_header_prefix for each in self._active if api_key in each.apis)
 
     def concerns(self, exchange: Exchange, late: bool = False) -> bool:
-        """Whether a rule is about a request (or `late`, a response): it may fire. Counts nothing."""
+        """Whether a rule applies to a request (or with `late`, a response) and may fire. Does not count it."""
         with within(SEARCH_SECONDS, time.monotonic):
             return any(True for _ in self._matching(exchange, late))
 
@@ -115,11 +115,11 @@ class RuleEngine:
         return [each.rule for each in self._active]
 
     def interest(self) -> frozenset[int]:
-        """Api keys whose requests must be passed to `decide`."""
+        """API keys whose requests must be passed to `decide`."""
         return self._interest
 
     def late(self) -> frozenset[int]:
-        """Api keys whose responses must be passed to `judge`: rules match on the response."""
+        """API keys whose responses must be passed to `judge`: rules match on the response."""
         return self._late
 
     def hits(self) -> dict[str, int]:
@@ -151,7 +151,7 @@ class RuleEngine:
         return engine
 
     def learn(self, exchange: Exchange) -> None:
-        """Take topic names and brokers from a response as the client gets it."""
+        """Learn topic names and brokers from a response as the client receives it."""
         self.cluster_view.topics.learn(exchange)
         if exchange.api_key == METADATA and (message := exchange.response_message) is not None:
             self.cluster_view.cluster = cluster_of(message) or self.cluster_view.cluster
@@ -159,7 +159,7 @@ class RuleEngine:
     def decide(self, exchange: Exchange) -> FaultPlan | None:
         """What happens to a request: the fault plan of the first rule that fires; None if it passes.
 
-        A Produce with acks=0 gets no answer from a broker; rules that would answer it leave it alone.
+        A broker does not answer a Produce with acks=0; rules that would answer it do not apply.
         """
         if exchange.api_key not in self._interest:
             return None

@@ -30,7 +30,7 @@ KEYS = ("name", "match", "do", "when")
 
 @dataclass(frozen=True)
 class Rule:
-    """A fault rule: exchanges that match, and what happens to them. Immutable; equal if all fields are equal."""
+    """A fault rule: which exchanges match, and what happens to them. Immutable; equal if all fields are equal."""
 
     name: str
     match: str
@@ -44,11 +44,11 @@ class Rule:
 
     @property
     def late(self) -> bool:
-        """Whether it is decided when the response is there."""
+        """Whether it is decided when the response arrives."""
         return not self.filter.request_only
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as in a rules file: plain data that `from_dict` takes."""
+        """The rule as in a rules file: plain data that `from_dict` accepts."""
         do = [action.to_dict() for action in self.do]
         found: dict[str, Any] = {"name": self.name, "match": self.match, "do": do[0] if len(do) == 1 else do}
         if wanted := self.when.to_dict():
@@ -66,7 +66,7 @@ class Rule:
     ) -> Rule:
         """A rule in Python: ``Rule.of("api == Produce", error="REQUEST_TIMED_OUT", when={"times": 2})``.
 
-        `do`: an action or a list of them as in a rules file; one action's settings may be given as arguments instead.
+        `do`: an action or a list of actions as in a rules file; a single action's settings may be given as arguments instead.
         """
         fields: dict[str, Any] = {"match": match, "do": do if do is not None else action}
         if name:
@@ -104,7 +104,7 @@ def _rules(listed: list[InputValue], first: int) -> list[Rule]:
 
 
 def load_rules(path: str | Path) -> list[Rule]:
-    """The rules of a file, YAML or (by its name) TOML; RuleError names file, line, column and what is possible."""
+    """The rules in a file, YAML or (by its name) TOML; RuleError gives file, line, column and what is possible."""
     source = read(Path(path))
     try:
         return _rules(source.rules(), 1)
@@ -115,8 +115,8 @@ def load_rules(path: str | Path) -> list[Rule]:
 def parse_rules(text: str, name: str = "rules", first: int = 1, most: int | None = None) -> list[Rule]:
     """The rules of a text: a rules file's content, a list of rules or one rule, in YAML or JSON.
 
-    RuleError as from `load_rules`, with `name` for the file. Rules without a name are numbered from `first`. More than
-    `most` rules are refused before much work is done on them.
+    Raises RuleError like `load_rules`, with `name` as the file. Rules without a name are numbered from `first`. More than
+    `most` rules are refused early.
     """
     source = read_text(text, name) if most is None else read_text(text, name, VALUES_PER_RULE * (max(most, 0) + 1))
     try:

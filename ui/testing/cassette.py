@@ -34,8 +34,8 @@ class Cassette:
     """How many misses and differences were faults already."""
 
     def faults(self, ended: bool = True) -> list[str]:
-        """Why the test fails: a line for each reason that was not given before; [] when it did what was recorded.
-        `ended`: the test is over, so that unused answers count."""
+        """Why the test fails: a line for each reason that was not given before; [] if it did what was recorded. `ended`:
+        the test is over, so unused answers count."""
         served, (misses, differences) = self.served, self._reported
         self._reported = len(served.misses), len(served.differences)
         lines = unmatched_lines(served.misses[misses:]) if self.unmatched is CassetteOutcome.FAIL else []

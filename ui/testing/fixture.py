@@ -55,7 +55,7 @@ def _exchanges(count: int) -> str:
 
 
 class Injected:
-    """A fault that is at work. `required`: the test fails if it never fires."""
+    """An active fault. `required`: the test fails if it never fires."""
 
     def __init__(self, barnabas: Barnabas, rule: Rule, required: bool) -> None:
         self.rule, self.required = rule, required
@@ -77,8 +77,8 @@ class Injected:
 
     @property
     def exchanges(self) -> list[Json]:
-        """The exchanges that it has touched, in their order, as `Barnabas.exchanges` gives them. Those that have just ended
-        are waited for; those that have not (a response that never came) are left out."""
+        """The exchanges that it affected, in order, as `Barnabas.exchanges` returns them. Waits for exchanges that have
+        just ended; those that have not ended (a response never came) are omitted."""
         if self._removed:
             return self._touched
         deadline = time.monotonic() + LAST_EXCHANGES_SECONDS
@@ -90,8 +90,8 @@ class Injected:
             time.sleep(SETTLE_SECONDS)
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> int:
-        """Wait until it has fired so often; how often it has. AssertionError when the time is up, or when it was removed
-        before."""
+        """Wait until it has fired this many times; returns how often it has fired. AssertionError when the time is up, or
+        if it was removed first."""
         __tracebackhide__ = True
         if not self._removed:
             try:
@@ -105,7 +105,7 @@ class Injected:
         return found
 
     def remove(self) -> None:
-        """Let exchanges pass again; its hits stay known."""
+        """Let exchanges pass again; its hits are kept."""
         if not self._removed:
             self._last, self._touched = self.hits, self.exchanges
             self._removed = True
@@ -122,14 +122,14 @@ class Injected:
 
 
 class BrokerDown:
-    """A broker that cannot be reached through the proxy until `up`, or the end of a `with`."""
+    """A broker that cannot be reached through the proxy until `up` or the end of a `with` block."""
 
     def __init__(self, barnabas: Barnabas, node: int, address: Address) -> None:
         self.node, self.address = node, address
         self._barnabas = barnabas
 
     def up(self) -> None:
-        """Let clients reach it again. May be called twice."""
+        """Let clients reach it again. May be called more than once."""
         if self in self._barnabas.down:
             self._barnabas.down.remove(self)
             self._barnabas.keep_down()
@@ -187,7 +187,7 @@ class Barnabas:
 
     @property
     def cassette(self) -> Served | None:
-        """The recording in the place of the cluster: `misses`, `unused()`, `differences`. None without one."""
+        """The recording that replaces the cluster: `misses`, `unused()`, `differences`. None without one."""
         return None if self._cassette is None else self._cassette.served
 
     @property
@@ -202,9 +202,9 @@ class Barnabas:
     ) -> Injected:
         """A fault: ``inject(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)``.
 
-        `match`: a filter, for what the arguments api, version, topic, partition, group, member, txn, client and software
-        do not say. after, times, every, probability, seed, from_, until: when it fires. Everything else is the action, as in
-        a rules file; `do` gives several. Raises ValueError, which says what is wrong. See docs/rules.md.
+        `match`: a filter for conditions that the arguments api, version, topic, partition, group, member, txn, client and
+        software cannot express. after, times, every, probability, seed, from_, until: when it fires. Everything else is the
+        action, as in a rules file; use `do` for several. Raises ValueError with what is wrong. See docs/rules.md.
         """
         __tracebackhide__ = True  # what is wrong is the line of the test
         terms = [f"({match})"] if match else []
@@ -236,14 +236,14 @@ class Barnabas:
         return found
 
     def cassette_faults(self, ended: bool = True) -> list[str]:
-        """What the test did otherwise than its cassette allows, and was not reported before; see `Cassette.faults`."""
+        """What the test did that its cassette does not allow and that was not reported before; see `Cassette.faults`."""
         return [] if self._cassette is None else self._cassette.faults(ended)
 
     def broker_down(self, node: int) -> BrokerDown:
         """Make the broker with this id unreachable: its connections are closed and new ones end at once, as if it were not
-        running. It ends with `up()`, the `with` block, or `reset()`. ValueError for an unknown id.
+        running. It ends with `up()`, the `with` block, or `reset()`. Raises ValueError for an unknown id.
 
-        The other brokers do not notice: it keeps leading its partitions, so clients wait for it.
+        The other brokers do not notice: it still leads its partitions, so clients wait for it.
         """
         __tracebackhide__ = True
         found = {each["node"]: (each["broker"][0], each["broker"][1]) for each in self.control.brokers()}
@@ -260,7 +260,7 @@ class Barnabas:
         return down
 
     def keep_down(self) -> None:
-        """Have the proxy keep down what is in `down`."""
+        """Make the proxy keep the brokers in `down` unreachable."""
         self.control.keep_down([each.address for each in self.down])
 
     def _nodes(self) -> dict[int, Address]:
@@ -277,7 +277,7 @@ class Barnabas:
         raise ValueError(f"broker_down: the cluster does not list its brokers: {wrong}")
 
     def never_hit(self) -> list[Injected]:
-        """The faults that had to fire and did not."""
+        """The faults that should have fired but did not."""
         return [each for each in self.injected if each.required and not each.hits]
 
     def reset(self) -> None:
