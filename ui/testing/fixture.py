@@ -203,7 +203,7 @@ class Barnabas:
         """A fault: ``inject(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2)``.
 
         `match`: a filter for conditions that the arguments api, version, topic, partition, group, member, txn, client and
-        software cannot express. after, times, every, probability, seed, from_, until: when it fires. Everything else is the
+        software do not cover. after, times, every, probability, seed, from_, until: when it fires. Everything else is the
         action, as in a rules file; use `do` for several. Raises ValueError with what is wrong. See docs/rules.md.
         """
         __tracebackhide__ = True  # what is wrong is the line of the test
