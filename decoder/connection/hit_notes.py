@@ -19,7 +19,7 @@ FOR_TOPICS = "a rule or plugin asks for topics"
 """The beginning of notes on what the proxy did so that rules and plugins see the topics of fetches."""
 EDITED_BY_HAND, ANSWERED_BY_HAND, DROPPED_BY_HAND = "edited by hand", "answered by hand", "dropped by hand"
 """What a person did to a held message."""
-BY_HAND = "somebody by hand"
+BY_HAND = "manual intervention"
 """The cause of these."""
 _BY_HAND = re.compile(rf"(?:^|, |; )(?:{EDITED_BY_HAND}|{ANSWERED_BY_HAND}|{DROPPED_BY_HAND})(?:,|;|$)")
 

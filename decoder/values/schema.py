@@ -82,7 +82,7 @@ def read_schema(name: str, data: bytes, message: str | None = None) -> Schema:
     """The schema in the bytes of the file `name`: Avro in JSON, or a Protobuf descriptor set. `message`: the full name of the
     Protobuf message, by default the first of the last file.
 
-    Raises `SchemaError` with what is wrong, or how to make a descriptor set from a .proto, and `MissingLibrary`.
+    Raises `SchemaError` with the cause, or with instructions to make a descriptor set from a .proto, and `MissingLibrary`.
     """
     if name.endswith(".proto"):
         made = name[: -len(".proto")] + ".desc"
