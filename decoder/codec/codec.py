@@ -105,7 +105,7 @@ def read_message(of: Plan, frame: bytes, start: int, header: Fields) -> Message:
     message = Message(of, values, frame, start, header, frame[end:])
     if end != len(frame):
         raise TrailingBytes(
-            f"{len(frame) - end} bytes left over",
+            f"{len(frame) - end} byte{'s' * (len(frame) - end != 1)} left over",
             api=of.api,
             version=of.version,
             path="(after the message)",

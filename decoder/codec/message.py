@@ -192,9 +192,7 @@ def _replaced(plan: StructPlan, values: Values, path: list[str | int], new: Valu
     name, rest = path[0], path[1:]
     index = next((i for i, f in enumerate(plan.fields) if f.name == name), None)
     if index is None:
-        raise EncodeError((
-            f"{plan.name} has no field {name!r}; the fields are {', '.join(f.name for f in plan.fields)}"
-        ), whole)
+        raise EncodeError(f"{plan.name} has no field {name!r}; the fields are {', '.join(f.name for f in plan.fields)}", whole)
     field, value = plan.fields[index], values[index]
     return (*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :])
 

@@ -139,9 +139,7 @@ def extra_plan(file: str, name: str, version: int) -> Plan:
     """The plan of a header or data definition, e.g. ``extra_plan("headers", "RequestHeader", 2)``."""
     definition = facts.extra(file)[name]
     if version not in definition.versions:
-        raise UnknownVersion((
-            f"version {version} is not known; known versions: {definition.versions}"
-        ), api=name, version=version)
+        raise UnknownVersion(f"version {version} is not known; known versions: {definition.versions}", api=name, version=version)
     return compile_plan(definition, version, -1)
 
 

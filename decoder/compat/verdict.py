@@ -152,9 +152,7 @@ class _Assessment:
         came = releases.since(use.api_key, use.version)
         if came is not None and release_order(came) <= release_order(self.release.number):
             what = f"a {self.release.role} broker of Kafka {self.release.number} does not support {use.api} v{use.version}"
-            self._add(Verdict.MAY_BREAK, (
-                f"{what}; in another role, a node of that release does"
-            ), use, served, came_with=came)
+            self._add(Verdict.MAY_BREAK, f"{what}; in another role, a node of that release does", use, served, came_with=came)
             return
         introduced = releases.introduced(use.api_key)
         if served is None and introduced and self.client.negotiation is not Negotiation.NEVER:
@@ -187,9 +185,7 @@ class _Assessment:
             if negotiation is not Negotiation.ASKS or not ranges or others or use.version >= min(h for _, h in ranges):
                 return Verdict.WORKS, f"{known}, and uses a newer version if the broker offers one"
             offered = f"the broker offered up to v{min(h for _, h in ranges)}"
-            return Verdict.MAY_BREAK, (
-                f"{known}, but it used v{use.version} although {offered}: check whether it is configured to"
-            )
+            return Verdict.MAY_BREAK, f"{known}, but it used v{use.version} although {offered}: check whether it is configured to"
         if others:
             return Verdict.MAY_BREAK, f"it also used v{max(others)}, which is supported, so it may only prefer this one"
         if negotiation is Negotiation.ASKS and ranges:
@@ -197,13 +193,9 @@ class _Assessment:
             if use.version < top:
                 highest = max(self.client.versions(use.api_key))
                 return Verdict.BREAKS, f"the broker offered up to v{top}, but the client went no higher than v{highest}"
-            return Verdict.MAY_BREAK, (
-                "this was the highest version that the broker offered: the client may support newer ones"
-            )
+            return Verdict.MAY_BREAK, "this was the highest version that the broker offered: the client may support newer ones"
         if negotiation is Negotiation.UNANSWERED:
-            return Verdict.MAY_BREAK, (
-                "its broker does not answer ApiVersions; with a newer broker, it may use newer versions"
-            )
+            return Verdict.MAY_BREAK, "its broker does not answer ApiVersions; with a newer broker, it may use newer versions"
         return Verdict.MAY_BREAK, "the versions that the broker offered were not seen: the client may support newer ones"
 
     def _not_yet(self, use: VersionUse, served: Range | None) -> tuple[Verdict, str]:

@@ -71,9 +71,7 @@ def record_head(value: bytes, of: dict[int, Definition], topic: str = TOPIC) -> 
             raise Truncated(f"the data ends inside the {what}", api=topic, offset=position) from None
         numbers.append(number)
         if numbers[0] != _FRAME_VERSION:
-            raise UnknownVersion((
-                f"metadata frame version {numbers[0]} is not known; known version: {_FRAME_VERSION}"
-            ), api=topic)
+            raise UnknownVersion(f"metadata frame version {numbers[0]} is not known; known version: {_FRAME_VERSION}", api=topic)
     _, number, version = numbers
     if number not in of:
         raise UnknownApi(f"record type {number} is not known in {topic}")

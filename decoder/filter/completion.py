@@ -54,9 +54,8 @@ class _Context:
 
 _WORD_END = re.compile(r"(?:\[(?:\*|\d*)\]|[^\s()\[\]{},\"'=!<>~&|.]|\.(?!\.))*")
 _OPERATORS = {
-    "==": "equal", "!=": "not equal", "<": "less than", "<=": (
-        "less than or equal to"
-    ), ">": "greater than", ">=": "greater than or equal to",
+    "==": "equal", "!=": "not equal", "<": "less than", "<=": "less than or equal to", ">": "greater than",
+    ">=": "greater than or equal to",
     "in": "one of a set {a, b} or a range a..b", "not in": "none of a set or range", "~": "matches a regular expression",
     "!~": "does not match", "contains": "contains this text", "startswith": "begins with", "endswith": "ends with",
 }  # fmt: skip

@@ -127,7 +127,7 @@ class Message:
         value = self._length(pos, "value")
         left = self.end - pos - 4 - max(0, value[1])
         if left:
-            raise BadLength(f"{self._where()}: {left} bytes are left over after the value", self.end - left)
+            raise BadLength(f"{self._where()}: {left} byte{'s' * (left != 1)} left over after the value", self.end - left)
         return key, value
 
     def _length(self, pos: int, what: str) -> tuple[int, int]:

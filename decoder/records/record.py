@@ -92,7 +92,7 @@ def python_scan(data: bytes, pos: int, end: int, count: int, base: BatchBase, do
     if index < count:
         raise Truncated(f"{count} record{'s' * (count != 1)} declared, {index} found", end)
     if pos != end:
-        raise BadLength(f"{end - pos} bytes left over after record {count}, the last one", pos)
+        raise BadLength(f"{end - pos} byte{'s' * (end - pos != 1)} left over after record {count}, the last one", pos)
 
 
 def _read_record(data: bytes, pos: int, end: int) -> tuple[int, int, bytes | None, bytes | None, Headers, int]:
@@ -172,7 +172,7 @@ def spans(data: bytes, pos: int, end: int, count: int) -> Iterator[tuple[int, in
     if index < count:
         raise Truncated(f"{count} record{'s' * (count != 1)} declared, {index} found", end)
     if pos != end:
-        raise BadLength(f"{end - pos} bytes left over after record {count}, the last one", pos)
+        raise BadLength(f"{end - pos} byte{'s' * (end - pos != 1)} left over after record {count}, the last one", pos)
 
 
 def read_headers(data: bytes, pos: int, stop: int) -> tuple[Headers, int]:

@@ -92,7 +92,7 @@ def decode(name: str, kind: str, version: int, data: bytes) -> Message:
     message = DraftMessage(name, plan, _values(plan.root, walker.tree), data, data[end:])
     if end != len(data):
         raise TrailingBytes(
-            f"{len(data) - end} bytes left over",
+            f"{len(data) - end} byte{'s' * (len(data) - end != 1)} left over",
             api=name,
             version=version,
             path="(after the message)",

@@ -58,7 +58,8 @@ def walk_through(walk: Walk, data: bytes) -> None:
     cursor = Cursor(data)
     walk(cursor, 0)
     if cursor.at != len(data):
-        raise SchemaMismatch(f"{len(data) - cursor.at} bytes are left over at byte {cursor.at}")
+        left = len(data) - cursor.at
+        raise SchemaMismatch(f"{left} byte{'s' * (left != 1)} left over at byte {cursor.at}")
 
 
 def walk_of(schema: Json) -> Walk:
@@ -121,7 +122,7 @@ def _sized(kind: str, decimal: bool) -> Walk:
         size = cursor.number(_LONG)
         if decimal and size > _MOST_DECIMAL:
             raise SchemaMismatch(f"a decimal of {size} bytes at byte {cursor.at}")
-        cursor.skip(size, f"a {kind}" if kind == "string" else "bytes")
+        cursor.skip(size, "a string" if kind == "string" else "a byte string")
 
     return walk
 

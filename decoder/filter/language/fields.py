@@ -168,7 +168,7 @@ FIELDS: tuple[Field, ...] = (
            known=Known.BEGINNING),
     _index("undecoded", ValueKind.FLAG, "a frame could not be decoded", "undecoded", "_ws.malformed"),
     _index("cut", ValueKind.FLAG, "only the start of a frame was kept (a snap length)", "cut", known=Known.COMPLETED),
-    _index("surplus", ValueKind.FLAG, "there are extra bytes after the end of a message", "surplus"),
+    _index("surplus", ValueKind.FLAG, "a message is followed by extra bytes", "surplus"),
     _index("changed", ValueKind.FLAG, "client and broker saw different bytes", "changed and api != Metadata", known=Known.COMPLETED),
     _index("noted", ValueKind.FLAG, "a rule left a note", "noted", known=Known.COMPLETED),
     Field("rule", ValueKind.TEXT, "rules that hit the exchange, by name", 'rule == "leader moved"', frozenset({Need.NOTES}),

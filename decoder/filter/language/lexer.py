@@ -58,9 +58,7 @@ _SINGLE = {"=": "==", "&": "&&", "|": "||"}
 def tokens(text: str) -> list[Token]:
     """All tokens, the last one of kind END. Raises `FilterError`."""
     if len(text) > MAX_FILTER:
-        raise FilterError((
-            f"a filter may have at most {MAX_FILTER} characters, but this one has {len(text)}"
-        ), text, MAX_FILTER)
+        raise FilterError(f"a filter may have at most {MAX_FILTER} characters, but this one has {len(text)}", text, MAX_FILTER)
     found: list[Token] = []
     at = 0
     while at < len(text):

@@ -111,7 +111,7 @@ def test_damaged_wrappers(data, error, text):
         (18, 2**31 - 1, "a key of 2147483647 bytes, only 8 left"),
         (23, -(2**31), "a value of -2147483648"),
         (23, 4, "a value of 4 bytes, only 3 left"),
-        (23, 2, "1 bytes are left over"),
+        (23, 2, "1 byte left over"),
         (18, 6, "no room for the length of the value"),
     ],
 )

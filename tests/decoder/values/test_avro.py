@@ -135,12 +135,12 @@ def test_logical_types_that_do_not_fit(schema, plain, value):
 @pytest.mark.parametrize(
     ("schema", "data", "message"),
     [
-        ("long", b"\x02\x02", "1 bytes are left over at byte 1"),
+        ("long", b"\x02\x02", "1 byte left over at byte 1"),
         ("long", b"\x80", "ends inside a number at byte 0"),
         ("int", b"\xff" * 5 + b"\1", "a number of more than 5 bytes"),
         ("double", b"\1\2\3", "a double of 8 bytes at byte 0, only 3 left"),
         ("string", b"\x08abc", "a string of 4 bytes at byte 1, only 3 left"),
-        ("bytes", b"\x01", "bytes of -1 bytes"),
+        ("bytes", b"\x01", "a byte string of -1 bytes"),
         ("string", b"\x04\xff\xff", "utf-8"),
         (["null", "long"], b"\x04", "branch 2 of a union of 2"),
         (["null", "long"], b"\x01", "branch -1"),

@@ -143,9 +143,7 @@ _REMEDIES = {
     "UNKNOWN_TOPIC_ID": "the topic was deleted or recreated: restart the consumer",
     "REBALANCE_IN_PROGRESS": "commit in the callback for revoked partitions, not later; Java and librdkafka "
     "report it as retriable: poll, and commit again",
-    "UNKNOWN_MEMBER_ID": (
-        "rejoin: the coordinator removed the member (held-up-join, missed-heartbeats, poll-interval-exceeded)"
-    ),
+    "UNKNOWN_MEMBER_ID": "rejoin: the coordinator removed the member (held-up-join, missed-heartbeats, poll-interval-exceeded)",
     "REQUEST_TIMED_OUT": "the replicas of __consumer_offsets do not answer within offsets.commit.timeout.ms: check "
                          "the brokers",
 }
