@@ -124,7 +124,7 @@ class UnansweredRequest(Detector):
         if waited < finding.about.get("waited_ms", -1):
             return
         finding.about["waited_ms"] = waited // 1_000_000
-        rest = f", and {behind} more requests behind it" if behind > 0 else ""
+        rest = f", and {behind} more request{'s' * (behind != 1)} behind it" if behind > 0 else ""
         count = f" ({times(finding.count)})" if finding.count > 1 else ""
         finding.seen = (
             f"{exchange.api} v{exchange.api_version} of {conn.who} to {conn.where} got no answer for {duration(waited)}, "

@@ -112,7 +112,7 @@ class CorruptBatches(ProduceDetector):
         return self.report(
             key,
             exchange,
-            "Record batches came with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads "
+            "Record batches were introduced with Produce v3 and Kafka 0.11 (KIP-98). In an older request the broker reads "
             "message sets, whose CRC-32 is in another place; retrying does not help."
             if too_new
             else "The CRC covers everything after it (CRC-32C in batches, CRC-32 in messages of the old formats). If "
