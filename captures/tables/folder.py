@@ -326,6 +326,14 @@ class Folder:
         return row
 
 
+_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20
+"""A row group of a Parquet file ends with the batch that reaches one of these."""
+
+
+def _is_wide(kind: Any) -> bool:
+    return bool(pyarrow().types.is_integer(kind) and kind.bit_width >= 32)
+
+
 class _Writer:
     """A Parquet file under a hidden name, until `put`."""
 
@@ -341,12 +349,30 @@ class _Writer:
         layout = {_LAYOUT: str(LAYOUT).encode(), _NAME: table.encode()}
         self.schema = schema_of(_DESCRIBED[table].chosen()).with_metadata(layout)
         self._file = open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")  # noqa: SIM115
-        self._writer = parquet.ParquetWriter(self._file, self.schema, compression="zstd")
+        # Times, numbers and ids differ little from row to row: a third of the bytes of the default, and less CPU.
+        types = pyarrow().types
+        words = [column.name for column in self.schema if types.is_string(column.type)]
+        numbers = {column.name: "DELTA_BINARY_PACKED" for column in self.schema if _is_wide(column.type)}
+        self._writer = parquet.ParquetWriter(
+            self._file, self.schema, compression="zstd", use_dictionary=words, column_encoding=numbers
+        )
+        self._batches: list[Any] = []
+        self._rows = self._bytes = 0
 
     def add(self, batch: Any) -> None:
-        self._writer.write_batch(batch.replace_schema_metadata(self.schema.metadata))
+        self._batches.append(batch.replace_schema_metadata(self.schema.metadata))
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        """Write what was added as one row group."""
+        if self._batches:
+            self._writer.write_table(pyarrow().Table.from_batches(self._batches), row_group_size=self._rows)
+        self._batches, self._rows, self._bytes = [], 0, 0
 
     def close(self) -> None:
+        self._write()
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())

@@ -14,9 +14,11 @@ import pyarrow  # noqa: F401
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
+from barnabas.captures.tables import folder
 from barnabas.decoder.schema import facts
 from harness.recordings import RecordingBuilder, metadata_answer, metadata_request
 from harness.wire import with_size
+from pyarrow import parquet
 
 SECOND = 1_000_000_000
 
@@ -328,3 +330,26 @@ def test_versions_from_the_index_are_those_from_events(tmp_path: Path) -> None:
         whole = list(tables.Rows(capture, tables.Options(table, table.chosen())))
     assert found == whole and {row["software_name"] for row in found} >= {"lib-0"}
     assert any(row["errors"] for row in found) and any(row["offered_max"] == 16 for row in found)
+
+
+def test_a_table_in_parquet(traffic: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers as differences, in row groups of whole batches, and for other readers the same rows."""
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr(folder, "_GROUP_ROWS", 20)
+    directory = traffic()
+    expected = every(directory)
+    writer = folder._Writer(tmp_path, "exchanges", "one")
+    (segment,) = tables.find_segments(directory).segments
+    sizes = [batch.num_rows for batch in tables.exchanges(segment.path, None, 8)]
+    for batch in tables.exchanges(segment.path, None, 8):
+        writer.add(batch)
+    writer.close()
+    writer.put(path := tmp_path / "exchanges.parquet")
+    found = parquet.ParquetFile(path).metadata
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == [24] * (len(expected) // 24) + [len(expected) % 24]
+    assert max(sizes) == 8
+    columns = {column.path_in_schema: column.encodings for column in map(found.row_group(0).column, range(found.num_columns))}
+    assert "DELTA_BINARY_PACKED" in columns["time_ns"] and "RLE_DICTIONARY" in columns["client_id"]
+    assert parquet.read_table(path).to_pylist() == expected
+    counted = duckdb.sql(f"SELECT count(*), sum(time_ns), count(DISTINCT api) FROM '{path}'").fetchall()
+    assert counted == [(len(expected), sum(row["time_ns"] for row in expected), len({row["api"] for row in expected}))]
