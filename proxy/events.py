@@ -98,7 +98,7 @@ class ListenerFailed(Event):
     @property
     def text(self) -> str:
         others = f" and {self.brokers - 1} more" if self.brokers > 1 else ""
-        return f"no listener for broker {show(self.broker)}{others}: {self.reason}; clients connect to it directly, past the proxy"
+        return f"no listener for broker {show(self.broker)}{others}: {self.reason}; clients connect to it directly, bypassing the proxy"
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ def compare(exchange: Exchange, direction: Direction, found: list[Any], malforme
     if message is None:
         return FrameComparison(CrosscheckOutcome.BARNABAS, compared, f"only Wireshark reads it; Barnabas reports: {fault}", differences)
     if complaint is not None:
-        differences.append(Disagreement(-1, -1, complaint, "reads it to its end"))
+        differences.append(Disagreement(-1, -1, complaint, "reads it to the end"))
     if not differences:
         return FrameComparison(CrosscheckOutcome.AGREED, compared, "", differences)
     if _encodes_again(exchange, message, asked):

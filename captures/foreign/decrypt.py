@@ -129,7 +129,7 @@ def _one_file(sources: list[CaptureSource], folder: Path) -> Path:
         return paths[0]
     mergecap = shutil.which("mergecap")
     if mergecap is None:
-        raise DecryptionError("TLS over several files needs mergecap, which comes with tshark; or merge them first")
+        raise DecryptionError("TLS over several files needs mergecap, which comes with tshark; or merge the files first")
     done = subprocess.run(
         [mergecap, "-a", "-w", str(folder / "all.capture"), *map(str, paths)],
         capture_output=True, text=True, errors="replace", check=False,

@@ -37,7 +37,7 @@ _CLASSIC = {  # first four bytes: (byte order, nanoseconds per unit of the stamp
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
 TORN = "ends in the middle of a {what} at byte {offset}: {rest} bytes at the end were not read"
-BEYOND = "no byte {offset} is in the file, which has {size} bytes"
+BEYOND = "byte {offset} is not in the file, which has {size} bytes"
 
 
 class NotACapture(BarnabasError, ValueError):

@@ -66,7 +66,7 @@ class CaptureSource:
             try:
                 raw = open_file(path)  # kept open: a segment may be renamed while we read it
             except NotAFile as error:
-                raise NotACapture(f"{path}: {error.strerror}; read its output as -, from standard input") from None
+                raise NotACapture(f"{path}: {error.strerror}; give - and pipe its output to standard input") from None
             head = raw.read(4)
             raw.seek(0)
             if not head.startswith((_GZIP, _ZSTD)):

@@ -181,7 +181,7 @@ class DamageTolerantReader(CaptureReader):
             if not good or not (span.sound or head or kind in _KNOWN):
                 following = self._next(at + 4, span.end)
                 torn = following == len(data) and span.end == len(data)
-                self._leave_out(at, following, "the end is torn off" if torn else "these bytes are not a block")
+                self._leave_out(at, following, "the end is cut off" if torn else "these bytes are not a block")
                 at = following
                 continue
             block = Block(at, kind, bytes(data[at + 8 : at + size - 4]), "<")

@@ -42,7 +42,7 @@ class Registry:
             port, host = parts.port, parts.hostname
         except ValueError:
             raise SchemaError(
-                "the registry's URL cannot be read; it is http://HOST:PORT or https://HOST:PORT"
+                "the registry's URL is not valid; give http://HOST:PORT or https://HOST:PORT"
             ) from None
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
             raise SchemaError(f"{_bare(url)} is not a registry URL: give http://HOST:PORT or https://HOST:PORT")
@@ -263,7 +263,7 @@ def _refusal(status: int, body: bytes) -> str:
 def _text(answer: Mapping[str, Any], name: str) -> str:
     text = answer.get("schema")
     if not isinstance(text, str):
-        raise SchemaError(f"{name}: the registry's answer holds no schema")
+        raise SchemaError(f"{name}: the registry's answer contains no schema")
     return text
 
 

@@ -332,4 +332,4 @@ def _kind(uri: str) -> str:
 def _remedy(uri: str) -> str:
     """The remedy for a store that cannot be reached, to be appended to its message."""
     known = ", ".join(f"{kind}://" for kind in _REMEDIES)
-    return f"; {_REMEDIES.get(_kind(uri), f'what is known: {known} and file://')}"
+    return f"; {_REMEDIES.get(_kind(uri), f'supported: {known} and file://')}"

@@ -180,7 +180,7 @@ class FlightRecorder:
         assert self._writing is not None
         path = str(self.directory / self._writing.name)
         self.tick()
-        return Triggered(path, f"what follows is added during the next {self.window.after:g} s")
+        return Triggered(path, f"the traffic of the next {self.window.after:g} s is added")
 
     def _is_full(self) -> bool:
         full = sum(_is_automatic(path) for path in _directories(self.directory)) >= self.most

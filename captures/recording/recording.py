@@ -212,8 +212,8 @@ class Recording:
             carried.exchange.marks.request_offset = -1
         self.notify(
             "paused",
-            f"cannot write to {self.directory}: {error.strerror or error}. Traffic continues unrecorded; "
-            "free some space (or fix the directory); recording then resumes automatically",
+            f"cannot write to {self.directory}: {error.strerror or error}. Traffic continues unrecorded. "
+            "Free some space (or fix the directory): recording then resumes automatically",
         )
 
     def notify(self, kind: str, text: str) -> None:

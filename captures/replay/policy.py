@@ -87,7 +87,7 @@ class Policy:
         if api.name in _LOGIN and not self.login:
             return "a login: the replay logs in by itself"
         if _internal(key) and not self.internal:
-            return "sent by brokers and controllers among each other; --include-internal sends it"
+            return "sent between brokers and controllers; --include-internal sends it"
         if administrative(key) and not self.admin:
             return ALTERS
         return None

@@ -215,7 +215,7 @@ class Preparer:
             raise CannotSend("the target does not offer this API")
         if offered[0] <= version <= offered[1]:
             return message
-        reason = f"the target offers {_range(offered)} of it, and version {version} was recorded"
+        reason = f"the target offers {_range(offered)} of it, but version {version} was recorded"
         reasons = []
         for candidate in candidates(message.api_key, version, offered):
             try:

@@ -152,7 +152,7 @@ def _meanings(message: Message, version: int, fields: dict[str, Any]) -> None:
         elif version == 0 and fields["topics"] is None:
             fields["topics"] = []
         elif version == 0 and not fields["topics"]:
-            raise NotExpressible("version 0 cannot ask for no topic")
+            raise NotExpressible("version 0 cannot request an empty list of topics")
     if message.api == "JoinGroup" and old == 0 < version:
         fields["rebalance_timeout_ms"] = fields["session_timeout_ms"]
     if message.api == "Produce" and (old < _FIRST_BATCHES) != (version < _FIRST_BATCHES):

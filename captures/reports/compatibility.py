@@ -11,7 +11,7 @@ from .queries import FORMATS, OFFERS, REPORTS, QueryEngine
 
 NAME = "compatibility"
 NEEDS = ("exchanges", "connections", "versions", "batches")
-ABOUT = "Every client (client id and software) against brokers of that release: works, may break, breaks; why, and what helps."
+ABOUT = "Whether each client (client id and software) works, may break or breaks with brokers of that release; why, and what helps."
 COLUMNS = (
     "client_id", "software", "verdict", "certainty", "requests", "hosts", "oldest_refused", "reasons", "remedies",
     "first_ns", "last_ns",

@@ -124,7 +124,7 @@ class Engine:
             if key == API_VERSIONS:
                 message = self._stand_in(frame)
                 return LiveRequest(session, message, {}, now, time_ms)
-            raise NotRecorded(f"{facts.api_name(key)} v{version}, a version that is not known here") from None
+            raise NotRecorded(f"{facts.api_name(key)} v{version}, an unknown version") from None
         self.asked[message.api] += 1
         null = next(MessageView(message).forbidden_nulls(), None)
         if null is not None:

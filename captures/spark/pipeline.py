@@ -330,7 +330,7 @@ def stream(
         writing = frame.writeStream.format("noop").option("checkpointLocation", str(kept))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every:g} seconds"}
         query = writing.trigger(**trigger).start()
-        progress(f"following {source}; Ctrl-C ends it")
+        progress(f"following {source}; Ctrl-C stops it")
         batch = -1
         try:
             while not query.awaitTermination(1):

@@ -167,7 +167,7 @@ def check_installed(master: str = "local[2]") -> None:
             raise PipelineError(f"the pipeline needs {library}: {install('spark')}") from None
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(Path(home, "bin", "java"), os.X_OK):
-        raise PipelineError(f"JAVA_HOME is {home}, and no java is in it: point it to a Java 17 or newer, or unset it")
+        raise PipelineError(f"JAVA_HOME is {home}, but there is no java in it: set it to Java 17 or newer, or unset it")
     if not home and shutil.which("java") is None:
         raise PipelineError(
             "Spark needs Java 17 or newer and none is installed: "
@@ -404,7 +404,7 @@ class _Jvm:
         from pyspark.sql import SparkSession
 
         if SparkContext._active_spark_context is not None:
-            raise PipelineError("a Spark session is open in this process already: stop it first")
+            raise PipelineError("a Spark session is already open in this process: stop it first")
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         # Interrupted in here, PySpark would lose its child, and the child would wait for ever.
         with open(log, "ab") as out, hold_signals():

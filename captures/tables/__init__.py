@@ -54,7 +54,7 @@ EXCHANGES = {column.name: column.arrow for column in DESCRIBED["exchanges"].chos
 def described(table: str) -> Table:
     """The description of a table. Raises ValueError."""
     if table not in DESCRIBED:
-        raise ValueError(f"no table is called {table!r}; there is: {', '.join(DESCRIBED)}")
+        raise ValueError(f"there is no table {table!r}; the tables are: {', '.join(DESCRIBED)}")
     return DESCRIBED[table]
 
 

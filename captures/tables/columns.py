@@ -82,7 +82,7 @@ KEY = (
     Column("time_ns", "int64", "when the request's first byte was seen, nanoseconds since the epoch, UTC"),
     *ENDS,
     Column("api", "string", "the API's name"),
-    Column("api_version", "int16", "the version that was asked"),
+    Column("api_version", "int16", "the version of the request"),
     Column("correlation_id", "int32", "as the client chose it"),
     Column("client_id", "string", "null when the request has none", null=True),
 )

@@ -182,7 +182,7 @@ class Folder:
         asked = set(names) | {SEGMENTS.name}
         unknown = asked - set(_DESCRIBED)
         if unknown:
-            raise ValueError(f"no table is called {min(unknown)!r}; there is: {', '.join(_DESCRIBED)}")
+            raise ValueError(f"there is no table {min(unknown)!r}; the tables are: {', '.join(_DESCRIBED)}")
         self.names = tuple(name for name in _DESCRIBED if name in asked)
 
     # as a whole

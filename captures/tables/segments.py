@@ -36,7 +36,7 @@ SEGMENTS = Table(
     "file: a segment of a recording, or a capture of another tool",
     (
         *NUMBER[:2],
-        Column("sequence", "int64", "which segment of its recording it is, from 0; 0 of another tool's capture"),
+        Column("sequence", "int64", "its number in its recording, from 0; 0 for another tool's capture"),
         Column("path", "string", "where it was read"),
         Column("size_bytes", "int64", "of the file"),
         Column("modified_ns", "int64", "when the file was written to last, nanoseconds since the epoch"),

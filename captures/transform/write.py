@@ -25,7 +25,7 @@ from ..recording.recording import SEGMENT_BYTES
 
 KEPT = first_bytes.KEPT
 _TOKEN = b"\x60"  # what a GSSAPI token begins with; masked again by the recorder
-_BETWEEN = ("no frame found yet", "in front of the first frame", "cut off by missing bytes")
+_BETWEEN = ("no frame found yet", "before the first frame", "cut off by missing bytes")
 _ONE_FILE = 1 << 62
 
 
@@ -272,7 +272,7 @@ def _look(target: Path, force: bool, one_file: bool) -> None:
         known = {entry.stem.removesuffix(".pcapng") for entry in files_in(target).values()}
         other = [e.name for e in target.iterdir() if e.name.partition(".")[0] not in known and e.name != ORIGIN]
         if other:
-            raise TargetExists(f"{target} holds more than a recording ({other[0]}), so it is not replaced")
+            raise TargetExists(f"{target} contains more than a recording ({other[0]}), so it is not replaced")
 
 
 ORIGIN = "origin.json"

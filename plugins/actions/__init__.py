@@ -37,7 +37,7 @@ def read(given: InputValue, wanted: Filter) -> tuple[Action, ...]:
             each.items[name].invalid(f"{name} takes effect before the response, but the match needs the response (barnabas filter fields)")
         if (not action.early or isinstance(action, ANSWERING)) and unanswered(wanted):
             name = action.KEYS[0]
-            each.items[name].invalid(f"{name} applies to the response, and a Produce with acks=0 gets none")
+            each.items[name].invalid(f"{name} applies to the response, but a Produce with acks=0 gets none")
     return found
 
 
@@ -87,7 +87,7 @@ def _by_kind(one: Action, other: Action) -> str:
         return f"{both}: disconnect itself determines what is still sent"
     if isinstance(one, Blackhole) and one.time == FOREVER:
         if isinstance(other, Drop | Disconnect):
-            return f"{both}: the connection stays open, and nothing ever passes"
+            return f"{both}: the connection stays open, but nothing ever passes"
         silent = ("both", one.of) if one.of != "both" else ("request", "response", "both")
         if (isinstance(other, Bandwidth) and other.of in silent) or (isinstance(other, Pretend) and one.of != "response"):
             return f"{both}: nothing passes on this connection after that"

@@ -111,7 +111,7 @@ class Respond(Action):
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Respond:
         given = fields["respond"]
         if not isinstance(given.value, Mapping):
-            given.invalid("'respond' holds the response's fields: 'name: value'")
+            given.invalid("'respond' must contain the response's fields: 'name: value'")
         keys = wanted.apis()
         if keys is None or len(keys) != 1:
             given.invalid("a response belongs to one API: name it in the match (api == NAME and ...)")

@@ -54,7 +54,7 @@ class Edit(Action):
     def read(cls, fields: Mapping[str, InputValue], wanted: Filter) -> Edit:
         given = fields["edit"]
         if not isinstance(given.value, Mapping) or not given.value:
-            given.invalid("'edit' holds fields by their paths: 'topics.partitions.leader_id: 3'")
+            given.invalid("'edit' must contain fields by their paths: 'topics.partitions.leader_id: 3'")
         side = fields["in"].word("in", ("response", "request")) if "in" in fields else "response"
         keys = wanted.apis()
         if keys is None:
@@ -142,7 +142,7 @@ class _Moved(Action):
         what, api = cls.KEYS[0], facts.api_name(cls.API)
         word = fields[what].word(what, ("moved", "none"))
         if wanted.apis() != frozenset({cls.API}):
-            fields[what].invalid(f"{what} is about {api}: the match must begin with api == {api}")
+            fields[what].invalid(f"{what} applies to {api}: the match must begin with api == {api}")
         return cls(word)
 
     @property

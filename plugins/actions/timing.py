@@ -133,7 +133,7 @@ class Throttle(Action):
             done = f"throttled for {span(self.time)} by its own choice"
         elif expects_delayed_response(exchange):
             faults.response_delay += self.time
-            done += ", the response waiting (as before Kafka 2.0)"
+            done += ", with the response delayed (as before Kafka 2.0)"
         else:
             faults.mute += self.time
         faults.change(done, partial(self.with_throttle_time, done))

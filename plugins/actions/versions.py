@@ -65,7 +65,7 @@ def _with_caps(given: InputValue | None, release: str) -> Profile:
     if given is None:
         return Profile.of(release)
     if not isinstance(given.value, Mapping) or not given.items:
-        given.invalid("'cap' holds APIs and their highest versions: {Fetch: 11, Produce: 7}")
+        given.invalid("'cap' must contain APIs and their highest versions: {Fetch: 11, Produce: 7}")
     caps: dict[str, int] = {}
     for name, item in given.items.items():
         try:

@@ -73,7 +73,7 @@ def parse(given: str, base: Path | None = None) -> PluginSource:
     for pair in rest.split("&") if question and rest else ():
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
-            raise PluginError(f"{given}: settings must be NAME=VALUE, separated by &, and {pair!r} is not")
+            raise PluginError(f"{given}: settings must be NAME=VALUE, separated by &, but {pair!r} is not")
         settings.append((key, unquote(value)))
     before, colon, wanted = place.rpartition(":")
     if not (colon and wanted.isidentifier()):

@@ -68,7 +68,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "coordinator-loading",
-        "a group's coordinator has just been elected and reads its log",
+        "a group's coordinator has just been elected and is reading its log",
         "members wait and retry; no rebalance",
         (
             _rule(
@@ -145,7 +145,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "slow-broker",
         "a broker is slow, and sometimes very slow",
-        "latencies grow, nothing fails as long as request.timeout.ms is not reached",
+        "latencies grow; nothing fails as long as request.timeout.ms is not reached",
         (
             _rule(
                 "a long pause", "api in {Produce, Fetch, Metadata} {client}", {"delay": "3s"}, probability=0.02, seed=1
@@ -178,7 +178,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "offset-out-of-range",
         "the offset that a consumer asks for has been deleted",
-        "the consumer goes where auto.offset.reset sends it",
+        "the consumer resets its position according to auto.offset.reset",
         (_rule("deleted", "api == Fetch {topic}", {"error": "OFFSET_OUT_OF_RANGE"}, after=1, times=1),),
     ),
     Recipe(

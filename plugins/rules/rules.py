@@ -122,7 +122,7 @@ def parse_rules(text: str, name: str = "rules", first: int = 1, most: int | None
     try:
         listed = source.rules(loose=True)
         if most is not None and len(listed) > most:
-            listed[max(most, 0)].invalid(f"{most} more rules are allowed here, but these are {len(listed)}")
+            listed[max(most, 0)].invalid(f"only {most} more rules are allowed here, not {len(listed)}")
         return _rules(listed, first)
     except InvalidInput as error:
         raise source.error(error) from None

@@ -37,7 +37,7 @@ class RulesText:
         """The rules one by one; `loose`: also a list of rules, or one rule alone."""
         root = self.root
         if root.value is None:
-            root.invalid("is empty; it starts with 'rules:' and a list")
+            root.invalid("is empty; it must start with 'rules:' and a list")
         if loose and isinstance(root.value, dict) and "rules" not in root.items:
             return [root]
         if loose and isinstance(root.value, list):
@@ -102,7 +102,7 @@ def _bounded_loader() -> Any:
 
 
 def _too_many(most: int) -> str:
-    return f"it holds more than {most} values, including those that its aliases expand to"
+    return f"it contains more than {most} values, including those that its aliases expand to"
 
 
 def _yaml(text: str, name: str, most: int = MOST_VALUES) -> InputValue:

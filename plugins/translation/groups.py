@@ -24,7 +24,7 @@ def _drop_rebalance_timeout(fields: Fields, context: ConversionContext) -> None:
 
 
 difference("JoinGroup", 1, "members have the session timeout to join a rebalance")
-difference("JoinGroup", 4, "the broker gives member ids without asking again")
+difference("JoinGroup", 4, "the broker assigns member ids without asking clients to join again")
 difference("LeaveGroup", 3, "each member leaves separately")
 difference("FindCoordinator", 4, "each key is requested separately")
 
@@ -121,8 +121,8 @@ split_list("FindCoordinator", 4, "coordinator_keys", "coordinators")
 
 # --- SASL --------------------------------------------------------------------------------------------------------------
 
-impossible("SaslHandshake", 1, "tokens would have to travel without SaslAuthenticate (KIP-152)")
-impossible("SaslHandshake", 1, "tokens that travel without a request cannot become SaslAuthenticate", upward=True)
+impossible("SaslHandshake", 1, "tokens would have to be sent without SaslAuthenticate (KIP-152)")
+impossible("SaslHandshake", 1, "tokens that are sent without a request cannot become SaslAuthenticate", upward=True)
 
 _OPERATIONS = "the broker does not report authorized operations"
 droppable("DescribeGroups", "include_authorized_operations", _OPERATIONS)

@@ -85,8 +85,8 @@ def _join_list_offsets(parts: list[Fields], context: ConversionContext) -> Field
     return parts[0]
 
 
-difference("ListOffsets", 1, "offsets before a time become that of the first record of the time, and the earliest", upward=True)
-difference("ListOffsets", 1, "times are looked up by segments, as the broker did then")
+difference("ListOffsets", 1, "offsets before a time become the offset of its first record, and the earliest offset", upward=True)
+difference("ListOffsets", 1, "times are looked up by segment, as brokers did then")
 split("ListOffsets", 1, _split_list_offsets, _join_list_offsets, upward=True)
 
 
@@ -95,7 +95,7 @@ def _one_offset_per_partition(fields: Fields, context: ConversionContext) -> Non
     for partition in each_partition(fields):
         partition["max_num_offsets"] = 1
         if partition["timestamp"] >= 0:
-            context.note("a time is looked up by segments: the broker has no time index for clients")
+            context.note("a time is looked up by segment: the broker has no time index for clients")
 
 
 @up("response", "ListOffsets", 1)
@@ -138,7 +138,7 @@ def _drop_commit_times(fields: Fields, context: ConversionContext) -> None:
             context.note("the time of a commit is now the broker's")
 
 
-_ID = "it contains topic ids, which this broker does not have"
+_ID = "it contains topic ids, which this broker does not support"
 impossible("OffsetCommit", 10, _ID)
 difference("OffsetCommit", 1, "offsets are kept in Kafka instead of ZooKeeper, by the group's coordinator only", upward=True)
 difference("OffsetCommit", 2, "the time of a commit is the broker's", upward=True)

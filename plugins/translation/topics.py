@@ -134,5 +134,5 @@ def _is_default_to_source(fields: Fields, context: ConversionContext) -> None:
         config["config_source"] = DEFAULT_CONFIG if config.pop("is_default") else UNKNOWN_CONFIG
 
 
-droppable("DescribeConfigs", "include_synonyms", "the broker knows no synonyms of settings")
-droppable("DescribeConfigs", "include_documentation", "the broker sends no documentation of settings")
+droppable("DescribeConfigs", "include_synonyms", "the broker does not send synonyms of settings")
+droppable("DescribeConfigs", "include_documentation", "the broker does not send documentation of settings")

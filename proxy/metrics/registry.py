@@ -179,7 +179,7 @@ class Metrics:
             ("throttle_seconds", "Sum of the throttle times in responses.", [api.throttle_ms / 1000 for api in apis]),
             ("throttled", "Responses with a throttle time.", [api.throttled for api in apis]),
             ("unanswered", "Requests that should have been answered and were not.", [api.unanswered for api in apis]),
-            ("undecoded", "Exchanges of which a frame could not be decoded.", [api.undecoded for api in apis]),
+            ("undecoded", "Exchanges with a frame that could not be decoded.", [api.undecoded for api in apis]),
         ):
             rows = (([api.name], value) for api, value in zip(apis, values, strict=True) if value)
             yield counters(f"barnabas_{name}", text, ["api"], rows)
@@ -198,7 +198,7 @@ class Metrics:
         yield _counter("barnabas_meter_faults", "Exchanges that were not counted because of a bug in the meter.", self.faults)
         yield _gauge("barnabas_feed_subscribers", "Subscribers of the live feed.", self.subscribers)
         yield _counter("barnabas_feed_records", "Summaries that the live feed sent, or would have sent to a subscriber.", self.feed_records)
-        yield _counter("barnabas_feed_unsent", "Summaries that found no room in the sender's queue.", self.feed_unsent)
+        yield _counter("barnabas_feed_unsent", "Summaries that did not fit into the sender's queue.", self.feed_unsent)
 
 
 class ProcessEvents:
@@ -247,8 +247,8 @@ class ProcessEvents:
     def collect(self) -> Iterator[Metric]:
         if self.recording is not None:
             yield _gauge("barnabas_recording", "1: traffic is being recorded; 0: it should be, but is not.", int(self.recording))
-        yield _counter("barnabas_observer_lost_bytes", "Bytes that the recording lacks.", self.observer_lost[0])
-        yield _counter("barnabas_observer_lost_chunks", "Chunks that the recording lacks.", self.observer_lost[1])
+        yield _counter("barnabas_observer_lost_bytes", "Bytes missing from the recording.", self.observer_lost[0])
+        yield _counter("barnabas_observer_lost_chunks", "Chunks missing from the recording.", self.observer_lost[1])
         yield _counter("barnabas_inspector_lost_bytes", "Bytes that were not searched for findings.", self.inspector_lost)
         different = GaugeMetricFamily("barnabas_findings", "Different findings so far.", labels=["severity"])
         for severity, count in Counter(severity for _, severity, _ in self.findings.values()).items():

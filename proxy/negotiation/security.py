@@ -109,7 +109,7 @@ def _check_tls(tls: TlsConfig) -> None:
         raise SecurityError("--broker-cert and --broker-key belong together: give both")
     if tls.broker_insecure and (tls.broker_ca is not None or tls.broker_name):
         raise SecurityError(
-            "--broker-insecure verifies nothing: leave it out, or --broker-ca and --broker-name, which define what to verify"
+            "--broker-insecure verifies nothing: leave it out, or leave out --broker-ca and --broker-name, which define what to verify"
         )
     if tls.sni_suffix:
         if not tls.clients:
@@ -264,7 +264,7 @@ def client_context(tls: TlsConfig) -> ssl.SSLContext:
         try:
             context.load_verify_locations(tls.broker_ca)
         except (OSError, ValueError) as error:
-            why = "it holds no PEM certificate" if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+            why = "it contains no PEM certificate" if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
             raise SecurityError(f"--broker-ca {tls.broker_ca} cannot be read: {why or error}") from None
     if tls.broker_certificate is not None and tls.broker_key is not None:
         _load(context, tls.broker_certificate, tls.broker_key, "--broker-cert and --broker-key")

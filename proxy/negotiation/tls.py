@@ -228,7 +228,7 @@ class TlsSocket:
         except OSError:
             return  # the next send or receive will meet it
         if len(self._unsent) > _UNSENT_LIMIT:
-            self._error = TlsFault(f"{self._peer} requests responses and does not read them")
+            self._error = TlsFault(f"{self._peer} sends TLS requests but does not read the answers")
 
     # -- sending ---------------------------------------------------------------------------------------------
 

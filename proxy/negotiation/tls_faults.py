@@ -45,8 +45,8 @@ def why_client(error: ssl.SSLError, _: str = "") -> str:
     alert = _alert(error)
     if alert in ("unknown_ca", "certificate_unknown", "bad_certificate", "unsupported_certificate", "access_denied"):
         return (
-            f"the client does not trust the proxy's certificate (alert {alert}): give the client the CA that made it, "
-            "and connect by a name that is in it"
+            f"the client does not trust the proxy's certificate (alert {alert}): give the client the CA that issued it, "
+            "and connect by a name that it contains"
         )
     if alert == "certificate_expired":
         return f"the proxy's certificate has expired (alert {alert}): give a new one with --tls-cert and --tls-key"

@@ -181,7 +181,7 @@ def adapt_response(connection: ConnectionInterface, entry: InFlight, frame: byte
         if _same(entry, sent):
             _report(connection, entry, error)
             return frame  # fail open: it is a response at the client's version
-        connection.broker_leg(1, frame, "not given to the client", now)
+        connection.broker_leg(1, frame, "not passed to the client", now)
         _end(connection, entry.api_key, entry.api_version, _why(error))
         return None
 

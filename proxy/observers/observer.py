@@ -57,7 +57,7 @@ class RecordingTask:
         except RecordingRefused:
             pass  # there is no flight recorder, as the one who asked can see
         except Exception as error:  # as for the control server: what is observed goes on
-            contained("a flight recording that was asked for", error, reported=True)
+            contained("a requested flight recording", error, reported=True)
             self._link.emit(RecordingFailed(f"{type(error).__name__}: {error}"))
 
     def pause(self, loop: ObserverLoop) -> float | None:

@@ -68,7 +68,7 @@ class Dialer:
             sock.close()
             raise DialFailed(
                 f"{host}:{port} closed the connection before the first request ({error.strerror or error}); "
-                "does its listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
+                "does its listener require TLS (--broker-tls) or a login (--sasl-mechanism)?"
             ) from None
         return sock
 

@@ -50,7 +50,7 @@ class TargetResolver:
             elif missing:
                 shown = ", ".join(sorted(missing)[:5]) + (" ..." if len(missing) > 5 else "")
                 self._report.warnings.append(
-                    f"the target lacks {len(missing)} topic(s) of the recording ({shown}): --create-topics creates them"
+                    f"the target lacks {len(missing)} topic{'s' * (len(missing) != 1)} of the recording ({shown}): --create-topics creates them"
                 )
             back = {names.topic(name): name for name in new}
             there_before = [topic for topic in back if topic in target.topics]
@@ -81,7 +81,7 @@ class TargetResolver:
             except TargetFailed as error:
                 self._report.warnings.append(str(error))
                 return
-            self._report.note("producer ids from before the recording: the target gave new ones")
+            self._report.note("producer ids from before the recording: the target assigned new ones")
             mapping.producer_ids[unknown.value] = own[0]
         elif unknown.role is Role.TOPIC_ID:
             name = self._script.recorded.topics.get(unknown.value)

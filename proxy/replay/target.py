@@ -71,7 +71,7 @@ class TargetCluster:
         try:
             return decoder.read_response(answer, api_key=key, api_version=version)
         except decoder.DecodeError as error:
-            raise TargetFailed(f"{self.address[0]}:{self.address[1]} answered {api} v{version} wrongly: {error}; is it a Kafka broker?") from None
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} gave an invalid response to {api} v{version}: {error}; is it a Kafka broker?") from None
 
     def _converse(self, address: Address, frame: bytes, what: str) -> bytes:
         """Send a request frame; the response frame."""
@@ -86,7 +86,7 @@ class TargetCluster:
             self._sockets.pop(address, socket.socket()).close()
             raise TargetFailed(
                 f"{address[0]}:{address[1]} did not answer {what}: {error}; is it a Kafka broker, and does its "
-                "listener want TLS (--broker-tls) or a login (--sasl-mechanism)?"
+                "listener require TLS (--broker-tls) or a login (--sasl-mechanism)?"
             ) from None
 
     def address_of(self, node: int | None) -> Address:
@@ -99,7 +99,7 @@ class TargetCluster:
         try:
             answer = api_versions.read(self._converse(self.address, request, "ApiVersions v0"), 0)
         except decoder.DecodeError as error:
-            raise TargetFailed(f"{self.address[0]}:{self.address[1]} answered ApiVersions v0 wrongly: {error}; is it a Kafka broker?") from None
+            raise TargetFailed(f"{self.address[0]}:{self.address[1]} gave an invalid response to ApiVersions v0: {error}; is it a Kafka broker?") from None
         self.offers = dict(answer.ranges)
         lowest, highest = self.offers.get(_PRODUCE, (0, 0))
         if lowest < _PRODUCE_SERVED <= _PRODUCE_OF_4 <= highest:
@@ -174,5 +174,5 @@ class TargetCluster:
         """A producer id and epoch of the replay's own."""
         answer = self.ask("InitProducerId", {"transactional_id": None, "transaction_timeout_ms": 60_000}, most=4).to_dict()
         if answer["error_code"]:
-            raise TargetFailed(f"the target gives no producer id: {facts.error_name(answer['error_code'])}")
+            raise TargetFailed(f"the target assigns no producer id: {facts.error_name(answer['error_code'])}")
         return answer["producer_id"], answer["producer_epoch"]

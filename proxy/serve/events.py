@@ -42,7 +42,7 @@ class Miss:
     @property
     def text(self) -> str:
         near = f"; nearest in the recording: {self.nearest} (number {self.nearest_number})" if self.nearest else ""
-        return f"miss: {self.client} requested {self.what}{near or '; nothing like it is in the recording'}: {self.done}"
+        return f"miss: {self.client} requested {self.what}{near or '; the recording has nothing like it'}: {self.done}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def read(path: Path, keys: Mapping[str, type]) -> list[ClusterConfig]:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise ConfigError(
                 f"{path}:{places.of(index, 'name')}: a name may contain letters, digits, '.', '_' and '-', and must not begin "
-                f"with '.' or '-': {name!r} does"
+                f"with '.' or '-', unlike {name!r}"
             )
         if name in lines:
             raise ConfigError(

@@ -46,7 +46,7 @@ def test_changes_apply_to_an_answer_of_the_rule(made: dict[str, Any], first: boo
 
 def test_a_change_without_a_place_in_the_answer_is_noted_at_once() -> None:
     _, faults = fate_of([{"error": "NOT_COORDINATOR"}, {"throttle": "5s"}], "Heartbeat", 0, HEARTBEAT)
-    assert faults.notes == ["NOT_COORDINATOR, not forwarded", "throttled for 5s, the response waiting (as before Kafka 2.0); Heartbeat v0 has no throttle_time_ms"]
+    assert faults.notes == ["NOT_COORDINATOR, not forwarded", "throttled for 5s, with the response delayed (as before Kafka 2.0); Heartbeat v0 has no throttle_time_ms"]
 
 
 def fetched(version: int, records: bytes) -> bytes:

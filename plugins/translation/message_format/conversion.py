@@ -72,7 +72,7 @@ def explain(message: Message, limit: int) -> NoReturn:
     where = f"message at byte {message.start}"
     for inner in message.messages(limit=limit):
         if inner.magic != message.magic:
-            text = f"{where}: a message of magic {inner.magic} inside of one of magic {message.magic}"
+            text = f"{where}: a message of magic {inner.magic} inside one of magic {message.magic}"
             raise ConversionError(text, inner.start + 16, decompressed=True, error="INVALID_RECORD")
         if not inner.crc_ok:
             raise wrong_crc(where, inner.start, decompressed=True)

@@ -291,7 +291,7 @@ def test_a_registry_that_is_down_is_left_alone_for_a_while(monkeypatch):
     [
         ((200, b"<html>"), "is it a schema registry"),
         ((200, b"[" * 100_000), "is it a schema registry"),
-        ((200, {"no": "schema"}), "holds no schema"),
+        ((200, {"no": "schema"}), "contains no schema"),
         ((200, {"schema": "{"}), "not an Avro schema"),
         ((200, {"schema": '{"type": "record"}'}), "not an Avro schema"),
         ((200, {"schema": '"string"', "references": {"a": 1}}), "references in an unknown form"),

@@ -140,7 +140,7 @@ def test_an_interrupt_leaves_nothing_behind(recording: Path, tmp_path: Path, ste
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert stderr == "barnabas: interrupted; the tables hold whole files only, run again to complete them\n"
+    assert stderr == "barnabas: interrupted; the tables contain only whole files: run again to complete them\n"
     nobody_is_left(process.pid)
     assert not list((tmp_path / "out").glob("*/*/.*"))
 

@@ -126,7 +126,7 @@ def test_source_reads_only_the_columns_asked_for(spark: SparkSession, record: Ma
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"table": "packets"}, "no table is called 'packets'; there is: exchanges"),
+        ({"table": "packets"}, "there is no table 'packets'; the tables are: exchanges"),
         pytest.param({"columns": "api,size"}, "table exchanges has no column 'size'", marks=pytest.mark.slow),
         pytest.param({"path": "absent"}, "absent: no such file or folder", marks=pytest.mark.slow),
         pytest.param({}, "needs a path", marks=pytest.mark.slow),
@@ -351,6 +351,6 @@ def test_a_second_run_at_the_same_time_is_refused(record: Make, tmp_path: Path) 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:
     from barnabas.captures.spark.session import session
 
-    with pytest.raises(PipelineError, match="open in this process already"), session("local[1]"):
+    with pytest.raises(PipelineError, match="already open in this process"), session("local[1]"):
         pass
     assert spark.range(3).count() == 3  # and the first one is as it was

@@ -113,7 +113,7 @@ def test_missing_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"apt install openjdk-17-jre-headless \(Debian\), or set JAVA_HOME"):
         check_installed()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    with pytest.raises(PipelineError, match=r"JAVA_HOME is .*jdk, and no java is in it"):
+    with pytest.raises(PipelineError, match=r"JAVA_HOME is .*jdk, but there is no java in it"):
         check_installed()
 
 
@@ -141,7 +141,7 @@ def test_tables_of_another_kind_are_not_mixed(recording: Path, tmp_path: Path) -
     pipeline.run("none", recording, output, names=["exchanges", "errors"])
     with pytest.raises(FolderError, match="give --tables exchanges,errors,segments, or another --output"):
         pipeline.run("none", recording, output, names=["exchanges"])
-    with pytest.raises(PipelineError, match="--tables: no table is called 'weather'; there is: exchanges"):
+    with pytest.raises(PipelineError, match="--tables: there is no table 'weather'; the tables are: exchanges"):
         pipeline.run("none", recording, output, names=["weather"])
     place = output / "errors" / "date=1970-01-01" / "nothing.parquet"
     parquet.write_table(pyarrow.table({"error": ["A"]}), place)

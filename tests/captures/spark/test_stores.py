@@ -198,7 +198,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
     [
         (f"s3://testing:{SECRET}@fleet/in", "s3://fleet/in: a URI must not contain credentials"),
         ("nothing://fleet/in", "nothing://fleet/in cannot be opened: Unrecognized filesystem type"),
-        ("nothing://fleet/in", "; what is known: s3://, gs://, abfs://, hdfs:// and file://"),
+        ("nothing://fleet/in", "; supported: s3://, gs://, abfs://, hdfs:// and file://"),
         ("hdfs://fleet:8020/in", "hdfs://fleet:8020/in cannot be opened: Unable to load lib"),
         ("hdfs://fleet:8020/in", "set JAVA_HOME, HADOOP_HOME (or ARROW_LIBHDFS_DIR"),
         ("file://host/in", "a file:// URI has no host"),

@@ -187,7 +187,7 @@ def test_columns_and_batches(traffic: Callable[..., Path]) -> None:
 def test_unknown_columns_and_tables(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"table exchanges has no column 'apis'; it has: capture_id, segment"):
         tables.exchanges(tmp_path / "any.pcapng", ["apis"])
-    with pytest.raises(ValueError, match=r"no table is called 'packets'; there is: exchanges"):
+    with pytest.raises(ValueError, match=r"there is no table 'packets'; the tables are: exchanges"):
         tables.chosen("packets")
 
 

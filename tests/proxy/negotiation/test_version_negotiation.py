@@ -160,7 +160,7 @@ def test_a_broker_without_api_versions(testbed: Testbed, silent: bool, release: 
     [
         ("{pretend: '0.10.9'}", "unknown Kafka release '0.10.9', did you mean 0.10.2?"),
         ("{pretend: 2.8}", "a release is text: write it in quotes"),
-        ("{cap: 3}", "'cap' holds APIs and their highest versions"),
+        ("{cap: 3}", "'cap' must contain APIs and their highest versions"),
         ("{cap: {Fecht: 3}}", "there is no API 'Fecht', did you mean Fetch?"),
         ("{cap: {Fetch: 99}}", "a cap of 99 removes nothing"),
         ("{cap: {Fetch: 5}, pretend: '0.10.2'}", "Kafka 0.10.2 serves Fetch 0-3"),

@@ -187,7 +187,7 @@ class _Inspection:
         """Damage and losses, which can hide findings or cause them."""
         notes = [self.note] if self.note else []
         if self.counts["lost_bytes"]:
-            notes.append(f"{self.counts['lost_bytes']} bytes of connections are missing: findings may be, too")
+            notes.append(f"{self.counts['lost_bytes']} bytes are missing from connections: findings may be missing, too")
         return notes
 
     def document(self, shown: list[Finding]) -> FindingsDocument:

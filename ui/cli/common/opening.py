@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def cannot_read(path: Path, remedy: str = "recordings are made by: barnabas proxy --record DIR") -> Iterator[None]:
+def cannot_read(path: Path, remedy: str = "make a recording with: barnabas proxy --record DIR") -> Iterator[None]:
     """Turn an OSError of a capture into Failure. `remedy`: what to do when it does not exist."""
     try:
         yield

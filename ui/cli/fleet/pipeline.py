@@ -109,7 +109,7 @@ def run(
             conf=_settings(conf),
         )  # fmt: skip
     except KeyboardInterrupt:
-        warn(["interrupted; the tables hold whole files only, run again to complete them"])
+        warn(["interrupted; the tables contain only whole files: run again to complete them"])
         raise
     warn(done.damaged)
     warn(f"left out: {line}" for line in done.left_out)

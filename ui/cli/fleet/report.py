@@ -131,7 +131,7 @@ def _tables(directory: Place) -> Iterator[Place]:
     from ....captures.tables.folder import Folder
 
     if not directory.exists():
-        raise Failure(f"{visible(str(directory))} does not exist; tables are made by: barnabas pipeline run")
+        raise Failure(f"{visible(str(directory))} does not exist; make tables with: barnabas pipeline run")
     if directory.is_dir() and Folder(directory).held():
         yield directory
         return

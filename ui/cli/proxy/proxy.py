@@ -69,7 +69,7 @@ def proxy(
         print(f"{config}: valid, {len(clusters)} cluster{'' if len(clusters) == 1 else 's'}")
         return
     if screen and len(clusters) > 1:
-        raise Failure("--ui shows one cluster, and the config file has several")
+        raise Failure("--ui shows one cluster, but the config file has several")
     if screen and clusters[0].config.record is None:
         raise Failure("--ui shows what is recorded: add --record DIR")
     run(clusters, as_json, quiet, screen)

@@ -78,7 +78,7 @@ def sniff(
     except OSError as error:
         tap.close()
         raise cannot_write(output, error) from None
-    print(f"recording {visible(interface)} into {visible(str(output))} by {tap.by}; Ctrl-C ends it", file=sys.stderr)
+    print(f"recording {visible(interface)} into {visible(str(output))} with {tap.by}; Ctrl-C stops it", file=sys.stderr)
     retainer.watch(output, kept, is_ring=False)
     until = None if seconds is None else time.monotonic() + seconds
 

@@ -41,7 +41,7 @@ def serve_pages(context: typer.Context, title: str, listen: str, most: int) -> N
         typer.echo(address)
         changes = "changes are allowed" if context.params.get("allow_edit") else "read-only"
         print(
-            f"barnabas: {visible(title)} in a browser, {changes}, {most} pages at most; Ctrl-C ends it", file=sys.stderr
+            f"barnabas: {visible(title)} in a browser, {changes}, {most} pages at most; Ctrl-C stops it", file=sys.stderr
         )
         if not is_loopback(host):
             print(

@@ -59,7 +59,7 @@ class InterceptBox(Dialog[InterceptRequest | None]):
             Input(text, placeholder="api == Produce and topic == orders", id="filter"),
             Static("Which side: request, response or both", markup=False),
             Input(side, id="side"),
-            Static("Seconds after which the frame is forwarded unchanged, without a decision", markup=False),
+            Static("Seconds after which a frame without a decision is forwarded unchanged", markup=False),
             Input(seconds, id="seconds"),
             self._verdict,
         )

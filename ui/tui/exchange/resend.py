@@ -119,7 +119,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
         part = connection.recv(min(count - len(data), 1 << 20))
         if not part:
             raise NotSent(
-                "the connection ended without an answer: the broker wants a login or TLS that the recording cannot give "
+                "the connection ended without an answer: the broker requires a login or TLS that the recording cannot provide "
                 "(barnabas replay logs in), or it refused the request"
             )
         data += part

@@ -126,7 +126,7 @@ SECOND = len(R.encode_messages(ROWS[:1], magic=1))
         (flipped(R.encode_messages(ROWS, codec=1), 60), "CORRUPT_MESSAGE", "message at byte 0: the CRC is wrong", 0),
         (wrapper(flipped(PLAIN, SECOND + 40)), "CORRUPT_MESSAGE", "message at byte 0: the CRC is wrong", SECOND),
         (wrapper(PLAIN[:-1]), "CORRUPT_MESSAGE", "last inner message is cut off", None),
-        (wrapper(R.encode_messages(ROWS[:2], magic=0)), "INVALID_RECORD", "magic 0 inside of one of magic 1", 16),
+        (wrapper(R.encode_messages(ROWS[:2], magic=0)), "INVALID_RECORD", "magic 0 inside one of magic 1", 16),
         (wrapper(wrapper(PLAIN)), "CORRUPT_MESSAGE", "compressed twice", None),
         (wrapper(PLAIN, attributes=4), "CORRUPT_MESSAGE", "zstd does not exist in magic 1", None),
         (wrapper(PLAIN, attributes=2), "CORRUPT_MESSAGE", "snappy", None),

@@ -172,7 +172,7 @@ def test_a_torn_tail_and_losses_are_reported(run, tmp_path):
     path.write_bytes(path.read_bytes()[:-30])
     done = run("findings", tmp_path / "rec")
     assert done.returncode == 0
-    assert "barnabas: 4321 bytes of connections are missing" in done.stderr
+    assert "barnabas: 4321 bytes are missing from connections" in done.stderr
     assert "ends in the middle of a block" in done.stderr
     assert len(json.loads(run("findings", tmp_path / "rec", "--json").stdout)["notes"]) == 2
 
