@@ -339,8 +339,8 @@ class _Comparison:
                 only_a, only_b = a - b, b - a
                 self._add(
                     Level.HIGH, DifferenceKind.RECORDS, "Produce", "", f"records of {topic}", f"records of {topic}",
-                    f"{a.total()} records, {only_a.total()} of them only here",
-                    f"{b.total()} records, {only_b.total()} of them only here",
+                    f"{a.total()} record{'s' * (a.total() != 1)}, {only_a.total()} of them only here",
+                    f"{b.total()} record{'s' * (b.total() != 1)}, {only_b.total()} of them only here",
                 )  # fmt: skip
 
     def _latencies(self) -> None:

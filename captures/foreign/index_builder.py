@@ -33,8 +33,8 @@ def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Colle
     notes = []
     if reassembler.foreign:
         shown = ", ".join(map(str, ports))
-        tls = f"; {reassembler.tls} of them are TLS, which barnabas import --keylog decrypts" if reassembler.tls else ""
-        notes.append(f"{reassembler.foreign} TCP conversations are not Kafka (brokers' ports: {shown}){tls}")
+        tls = f"; of these, {reassembler.tls} use{'s' * (reassembler.tls == 1)} TLS, which barnabas import --keylog decrypts" if reassembler.tls else ""
+        notes.append(f"{reassembler.foreign} TCP conversation{' is' if reassembler.foreign == 1 else 's are'} not Kafka (brokers' ports: {shown}){tls}")
     if lost:
         notes.append(f"{lost} bytes of Kafka connections are not in the capture")
     if unread:
@@ -49,10 +49,10 @@ def unread_notes(scanner: Scanner) -> list[str]:
     """Which packets were cut, or passed over, though TCP may have been in them."""
     notes = []
     if scanner.cut_packets:
-        notes.append(f"{scanner.cut_packets} packets were cut when they were captured (tcpdump -s 0 keeps them whole)")
-    notes += [f"{count} packets have link type {link}, which is not supported" for link, count in scanner.unread.items()]
+        notes.append(f"{scanner.cut_packets} packet{' was' if scanner.cut_packets == 1 else 's were'} cut when captured (tcpdump -s 0 keeps them whole)")
+    notes += [f"{count} packet{' has' if count == 1 else 's have'} link type {link}, which is not supported" for link, count in scanner.unread.items()]
     if scanner.fragments:
-        notes.append(f"{scanner.fragments} fragments of IP packets were not reassembled")
+        notes.append(f"{scanner.fragments} fragment{'s' * (scanner.fragments != 1)} of IP packets not reassembled")
     return notes
 
 

@@ -43,8 +43,8 @@ class FileCheck:
     def lines(self) -> list[str]:
         """For people: a line for the file, and one for each damaged place."""
         text = {
-            FINE: f"fine, {self.records} exchanges",
-            REBUILT: f"index rebuilt, {self.records} exchanges: {self.index}",
+            FINE: f"fine, {self.records} exchange{'s' * (self.records != 1)}",
+            REBUILT: f"index rebuilt, {self.records} exchange{'s' * (self.records != 1)}: {self.index}",
             WRONG: self.index or "the segment is damaged",
             LIVE: "is being recorded: not checked",
             FOREIGN: "not recorded by barnabas: it has no index file, and is read when it is opened",

@@ -191,7 +191,7 @@ class Recording:
                     return None
                 self._start()
                 missing, self._lost_at_pause = self.unrecorded - self._lost_at_pause, self.unrecorded
-                self.notify("resumed", f"recording continues in {self.path}; {missing} frames were not recorded")
+                self.notify("resumed", f"recording continues in {self.path}; {missing} frame{'s' * (missing != 1)} not recorded")
             elif self._segment.size >= self._most or self._clock() - self._begun >= self._limits[1]:
                 self._rotate()
         except OSError as error:

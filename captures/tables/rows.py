@@ -182,7 +182,7 @@ class Rows:
                     unread += 1
             self.done = before + file.size
         if unread:
-            self.notes.append(f"{unread} exchanges cannot be read back: the file is damaged, or has changed")
+            self.notes.append(f"{unread} exchange{'s' * (unread != 1)} cannot be read back: the file is damaged, or has changed")
 
     def _of_files(self) -> Iterator[dict[str, Any]]:
         capture = self._capture

@@ -175,7 +175,7 @@ class SegmentTables:
         yield from reading.rows(numbers, self._wanted is None)
         self._spans = reading.spans
         if reading.unread:
-            self._faults.append(f"{reading.unread} exchanges cannot be read back")
+            self._faults.append(f"{reading.unread} exchange{'s' * (reading.unread != 1)} cannot be read back")
 
     # what happened
 

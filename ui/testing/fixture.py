@@ -382,7 +382,7 @@ class Barnabas:
         lines = [table(found[-most:], self._faults_by_exchange())]
         if len(found) > most:
             lines.insert(0, f"({len(found) - most} exchanges before these)")
-        lines += [f"{each}: {each.hits} hits" for each in self.injected]
+        lines += [f"{each}: {each.hits} hit{'s' * (each.hits != 1)}" for each in self.injected]
         if self._cassette is not None:
             lines += self._cassette.report()
         return "\n".join(lines)

@@ -159,7 +159,7 @@ def test_kafka_on_another_port_is_found_by_its_messages(tmp_path: Path) -> None:
     path = save(tmp_path, [*wire.packets, *other.packets, udp])
     assert answers(path) == [(1, "paired")]
     with open_capture(path) as capture:
-        assert "1 TCP conversations are not Kafka" in str(capture.note)
+        assert "1 TCP conversation is not Kafka" in str(capture.note)
     late = save(tmp_path, wire.packets[3:])
     assert answers(late) == [(1, "paired")]
     assert answers(late, ports=(19093,)) == [(1, "paired")]

@@ -109,7 +109,7 @@ def test_the_beginnings_of_cut_frames(tmp_path: Path, size: int) -> None:
         assert sorted((row.time_ns, row.cut) for row in copy.rows()) == cut
         assert copy.verify() == []
     assert any(was_cut for _, was_cut in cut) == (size > 60)
-    assert "were cut when they were captured" in importer.notes[-1]
+    assert "were cut when captured" in importer.notes[-1]
 
 
 @pytest.mark.parametrize("size", range(72, 140, 4))
@@ -165,14 +165,14 @@ def test_another_protocol_on_the_port(tmp_path: Path) -> None:
     path.write_bytes(as_pcap(one_connection((0, hello))))
     import_captures(out, path)
     with open_capture(path) as capture:
-        assert "1 of them are TLS" not in str(capture.note)  # it is on the broker's port: a finding reports it
+        assert "of these, 1 uses TLS" not in str(capture.note)  # it is on the broker's port: a finding reports it
     with open_capture(out) as capture:
         strays = [h.opaque for h in capture.events() if isinstance(h, NonKafkaData)]
     assert "a TLS hello" in strays[0].reason
     assert strays[0].data == hello[:8] + b"*" * 503
     path.write_bytes(as_pcap(one_connection((0, hello), port=4433)))
     with open_capture(path) as capture:
-        assert "1 of them are TLS, which barnabas import --keylog decrypts" in str(capture.note)
+        assert "of these, 1 uses TLS, which barnabas import --keylog decrypts" in str(capture.note)
 
 
 def test_a_recording_cannot_be_imported(tmp_path: Path) -> None:

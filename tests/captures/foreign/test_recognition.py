@@ -209,7 +209,7 @@ def test_another_protocol_on_any_port_is_not_kafka(name: str, tmp_path: Path) ->
         assert read_events(path) == findings_of(path) == [], variant
         with open_capture(path) as capture:
             assert len(capture.rows()) == 0, variant
-            assert "1 TCP conversations are not Kafka" in (capture.note or ""), variant
+            assert "1 TCP conversation is not Kafka" in (capture.note or ""), variant
 
 
 def test_a_port_named_by_the_user_is_kafka(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_dry_run_writes_nothing(recording: Path, tmp_path: Path) -> None:
     process = start(recording, tmp_path / "out", "--dry-run")
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, stderr
-    assert stdout.startswith("would read 1 files (") and not (tmp_path / "out").exists()
+    assert stdout.startswith("would read 1 file (") and not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

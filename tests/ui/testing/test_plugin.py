@@ -295,7 +295,7 @@ def test_a_cassette_that_does_not_fit_fails_the_test(offline: Session) -> None:
         assert unmatched in offline.failure(test)
     assert "in the cassette, but not used: 1 record of orders not produced again" in offline.failure("test_not_all_is_used")
     other = offline.failure("test_other_contents")
-    assert "produced to orders-0 what was not recorded: value 3; the recording has value 0" in other
+    assert "produced a record to orders-0 that was not recorded: value 3; the recording has value 0" in other
     assert other.count("not as recorded: ") >= 1 and "not as recorded: value 1" not in other
     assert "unused is fail, allow and not 'no'" in offline.output
 

@@ -16,7 +16,7 @@ from ..common.completion import release_names
 from ..common.failure import Failure, write_text
 from ..common.html_page import page, row, table, text
 from ..common.options import CapturePaths, FilterText, HtmlFile, Local
-from ..common.output import table_console, warn
+from ..common.output import counted, table_console, warn
 from ..protocol.filter import compiled
 from .clients import IdentityDocument, client_identity, client_line, watch
 
@@ -128,7 +128,7 @@ def _print_client(console: Console, of: ClientReport) -> None:
 
     console.print(Text.assemble("\n", (f"{of.verdict.text:<9}", _STYLES[of.verdict.text]), "  ", (client_line(of.client), "bold")))
     console.print(f"  {of.certainty}")
-    console.print(f"  {of.client.requests} requests, {_presence(of.client)}")
+    console.print(f"  {counted(of.client.requests, 'request')}, {_presence(of.client)}")
     for reason in of.reasons:
         often = f" ({_usage(reason)})" if reason.use else ""
         console.print(

@@ -12,6 +12,7 @@ import typer
 from ...safe import visible
 from ..common.opening import open_or_fail
 from ..common.options import CapturePath
+from ..common.output import counted
 from ..common.progress import Progress
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def crosscheck(
                     found[checked.outcome].setdefault(checked.message, []).append(checked)
     if not as_json:
         frames = sum(count.values())
-        print(f"Wireshark {crosscheck.wireshark.version} reads {frames} frames as Kafka; {fields} fields were compared")
+        print(f"Wireshark {crosscheck.wireshark.version} reads {counted(frames, 'frame')} as Kafka; {counted(fields, 'field')} compared")
         if not frames:
             print("Nothing to compare: Wireshark sees no Kafka in this capture")
         for outcome in CrosscheckOutcome:

@@ -12,7 +12,7 @@ import typer
 
 from ...safe import visible
 from ..common.failure import Failure
-from ..common.output import print_json, warn
+from ..common.output import counted, print_json, warn
 
 app = typer.Typer(
     help="Turn captures into Parquet tables, with Spark; barnabas report reads them.",
@@ -118,7 +118,7 @@ def run(
     if as_json:
         print_json(done.to_dict())
     elif dry_run:
-        typer.echo(visible(f"would read {done.read} files ({done.bytes / 1e6:.1f} MB) into {', '.join(done.tables)}"))
+        typer.echo(visible(f"would read {counted(done.read, 'file')} ({done.bytes / 1e6:.1f} MB) into {', '.join(done.tables)}"))
         typer.echo(visible(f"unchanged: {done.unchanged}; rows of changed files to be removed: {done.removed}"))
     else:
         progress(f"the tables are in {done.output}; next: barnabas report {done.output}")

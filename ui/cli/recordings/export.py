@@ -163,7 +163,7 @@ def _export_table(
             warn([f"stopped; {output} was not written"])
         raise typer.Exit(130) from None
     if str(output) != "-":
-        print(f"{count:,} rows of {options.table.name} in {visible(str(output))}", file=sys.stderr)
+        print(f"{count:,} row{'s' * (count != 1)} of {options.table.name} in {visible(str(output))}", file=sys.stderr)
 
 
 def _with_progress(capture: Capture, rows: tables.Rows) -> Iterator[dict[str, Any]]:

@@ -166,7 +166,7 @@ def _verified(place: Path, redaction: Redaction) -> Verification:
 def _refuse(verdict: Verification) -> None:
     """Raise Failure with the remaining names. They are shown nowhere else; who redacts knows them."""
     shown = [
-        f"  {visible(original)!r} {sum(places.values())} times ({', '.join(sorted(places))})"
+        f"  {visible(original)!r} {counted(sum(places.values()), 'time')} ({', '.join(sorted(places))})"
         for original, places in list(verdict.left.items())[:_LEFT_SHOWN]
     ]
     more = len(verdict.left) - len(shown)
@@ -196,6 +196,6 @@ def _lines(writer: Writer, redaction: Redaction, verdict: Verification | None, o
     lines.append(f"verified: {len(verdict.left)} of {verdict.searched} originals are left{unsure}{skipped}")
     for original, places in list(verdict.left.items())[:_LEFT_SHOWN]:
         lines.append(
-            f"  {visible(original)!r} {sum(places.values())} times: it is in a kind that was not selected"
+            f"  {visible(original)!r} {counted(sum(places.values()), 'time')}: it is in a kind that was not selected"
         )
     return lines

@@ -299,7 +299,7 @@ def progress_line() -> Callable[[Player], None]:
         shown = now
         report = player.report
         print(
-            f"{_ERASE}{now - begun:.0f} s: {report.sent} sent, {report.answered} answered, {report.count} differences",
+            f"{_ERASE}{now - begun:.0f} s: {report.sent} sent, {report.answered} answered, {counted(report.count, 'difference')}",
             end="", file=sys.stderr, flush=True,
         )  # fmt: skip
 
@@ -313,14 +313,14 @@ def print_report(report: ReplayReport) -> None:
     document, echo = report.to_dict(), typer.echo
     ended = " (ended early)" if report.interrupted else ""
     echo(
-        f"{report.sent} requests sent in {report.seconds:.1f} s ({document['requests_per_second']:.0f}/s), "
+        f"{counted(report.sent, 'request')} sent in {report.seconds:.1f} s ({document['requests_per_second']:.0f}/s), "
         f"{report.answered} answered{ended}"
     )
     if document["timing_error_ms"]:
         timing = document["timing_error_ms"]
         held = f"; {report.held_back} waited for responses of the target" if report.held_back else ""
         echo(f"delay in sending: median {timing['p50']} ms, 99 % {timing['p99']} ms, maximum {timing['max']} ms{held}")
-    echo(f"{report.equal} answers as recorded, {report.count} differences")
+    echo(f"{counted(report.equal, 'answer')} as recorded, {counted(report.count, 'difference')}")
     _table("Differences, by field", report.different)
     _table("Failures", report.failed)
     for example in report.differences[:_EXAMPLES]:

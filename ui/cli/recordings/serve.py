@@ -19,6 +19,7 @@ from ..common.completion import choices
 from ..common.failure import choice_of
 from ..common.opening import cannot_read
 from ..common.options import CapturePath, Quiet
+from ..common.output import counted
 from ..common.signals import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -184,16 +185,16 @@ def summary_lines(served: Served) -> list[str]:
     """The summary at the end."""
     summary, unused = served.summary(), served.unused()
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.by_kind.items()))
-    lines = [f"{summary.answers} answers" + (f": {kinds}" if kinds else "")]
+    lines = [counted(summary.answers, 'answer') + (f": {kinds}" if kinds else "")]
     if unused:
         lines.append("recorded, but not used:")
         lines += [f"  {each.text}" for each in unused[:_UNUSED_SHOWN]]
         if len(unused) > _UNUSED_SHOWN:
             lines.append(f"  and {len(unused) - _UNUSED_SHOWN} more (--json lists all)")
     if served.differences:
-        lines.append(f"{len(served.differences)} records differ from the recorded ones")
+        lines.append(f"{counted(len(served.differences), 'record')} different from the recorded ones")
     total = len(served.misses)
     lines.append(
-        f"{total} misses" + (": " + ", ".join(f"{n} {api}" for api, n in summary.misses.items()) if total else "")
+        f"{total} miss{'es' * (total != 1)}" + (": " + ", ".join(f"{n} {api}" for api, n in summary.misses.items()) if total else "")
     )
     return lines

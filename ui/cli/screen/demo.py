@@ -13,6 +13,7 @@ import typer
 from ....errors import install
 from ..common.failure import Failure, make_directory
 from ..common.options import Seconds
+from ..common.output import counted
 from ..common.signals import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -140,19 +141,19 @@ def _summary(directory: Path, watch: EventListener | None, clients: dict[str, in
                 undecoded += exchange.undecoded is not None
     print()
     traffic.print()
-    print(f"\n{traffic.requests} exchanges, {traffic.errors} with an error code, {undecoded} undecoded", end="")
+    print(f"\n{counted(traffic.requests, 'exchange')}, {traffic.errors} with an error code, {undecoded} undecoded", end="")
     if watch is not None:
         watch.join(2.0)
         print(f", {watch.lost} bytes not observed")
         for name, hits in watch.hits.items():
-            print(f"rule {name!r} fired {hits} times")
+            print(f"rule {name!r} fired {counted(hits, 'time')}")
         for warning in dict.fromkeys(watch.warnings):
             print(f"! {warning}")
     if clients:
         print("clients: " + ", ".join(f"{count} {what}" for what, count in clients.items()))
     found = inspector.findings()
     shown = [finding for finding in found if finding.severity is not Severity.INFO]
-    print(f"\n{len(found)} findings, {len(found) - len(shown)} of them for information only", flush=True)
+    print(f"\n{counted(len(found), 'finding')}, {len(found) - len(shown)} of them for information only", flush=True)
     for finding in shown:
         print_finding(findings_console(), finding)
     # As this was called: `make demo` runs a command that is not on the user's PATH.

@@ -255,7 +255,7 @@ class ConversationScreen(SideScreen):
         self.headline.show([
             (f" connection {self.connection} ", "label"),
             (f" {visible(row.client_id or '')} {visible(row.client)} -> {visible(row.broker)}", "title"),
-            (f"  {len(rows):,} exchanges", ""), (f"  ! {errors} errors" if errors else "", "error"), (cut, "waiting"),
+            (f"  {len(rows):,} exchange{'s' * (len(rows) != 1)}", ""), (f"  ! {errors} error{'s' * (errors != 1)}" if errors else "", "error"), (cut, "waiting"),
         ])  # fmt: skip
         self._about()
 

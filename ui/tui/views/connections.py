@@ -47,7 +47,7 @@ class ConnectionsScreen(View):
 
     def state_cells(self) -> list[Cell]:
         statistics = self.session.statistics
-        return [(f"{len(statistics.connections):,} connections", ""), *statistics.progress_cells()]
+        return [(f"{len(statistics.connections):,} connection{'s' * (len(statistics.connections) != 1)}", ""), *statistics.progress_cells()]
 
     def update_rows(self) -> None:
         if self.by_client:

@@ -56,7 +56,7 @@ class LatencyScreen(View):
 
     def state_cells(self) -> list[Cell]:
         statistics = self.session.statistics
-        return [(f"{statistics.done:,} exchanges", ""), *statistics.progress_cells()]
+        return [(f"{statistics.done:,} exchange{'s' * (statistics.done != 1)}", ""), *statistics.progress_cells()]
 
     def update_rows(self) -> None:
         apis = self.session.statistics.apis
@@ -157,8 +157,8 @@ class LatencyScreen(View):
         for each in columns[self.brush[0] : self.brush[1] + 1]:
             total.take(each)
         start, end = self._times(*self.brush)
-        self.about.show([(f" {clock(start)} to {clock(end)}: ", "title"), (f"{total.count:,} exchanges, ", ""),
-                         (f"{total.errors} errors, ", "error" if total.errors else "muted"),
+        self.about.show([(f" {clock(start)} to {clock(end)}: ", "title"), (f"{total.count:,} exchange{'s' * (total.count != 1)}, ", ""),
+                         (f"{total.errors} error{'s' * (total.errors != 1)}, ", "error" if total.errors else "muted"),
                          (f"p99 up to {duration(total.percentile(0.99))}  ", ""), ("Enter: ", "key"),
                          ("in the list", "muted")])  # fmt: skip
 

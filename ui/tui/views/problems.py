@@ -60,7 +60,7 @@ class ProblemsScreen(View):
     def state_cells(self) -> list[Cell]:
         result = self.session.analysis.result
         high, medium = result.high, result.medium
-        cells: list[Cell] = [(f"{len(result.findings)} findings", "")]
+        cells: list[Cell] = [(f"{len(result.findings)} finding{'s' * (len(result.findings) != 1)}", "")]
         if high:
             cells.append((f" {high} high", "error"))
         if medium:

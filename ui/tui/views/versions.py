@@ -99,7 +99,7 @@ class VersionsScreen(View):
         return "" if len(self.session.capture.rows()) else "No request yet: no client has used a version."
 
     def state_cells(self) -> list[Cell]:
-        cells: list[Cell] = [(f"{len(self._seen)} clients", "")]
+        cells: list[Cell] = [(f"{len(self._seen)} client{'s' * (len(self._seen) != 1)}", "")]
         if self.clients.pending:
             cells.append((f" {100 * self.clients.done // max(len(self.session.capture.rows()), 1)}%", "waiting"))
         return cells
@@ -185,7 +185,7 @@ class VersionsScreen(View):
         if row is None:
             return [(f"{name}: not used by this client", "muted")]
         uses = ", ".join(
-            f"v{use.version} ({use.count} requests{f', {use.refused} REFUSED' if use.refused else ''})"
+            f"v{use.version} ({use.count} request{'s' * (use.count != 1)}{f', {use.refused} REFUSED' if use.refused else ''})"
             for use in row.uses
         )
         limit = {

@@ -250,7 +250,7 @@ def test_tls_without_the_right_secrets(
 ) -> None:
     _, path = tls_capture
     message = barnabas("decode", path).stderr
-    assert b"1 of them are TLS, which barnabas import --keylog decrypts" in message
+    assert b"of these, 1 uses TLS, which barnabas import --keylog decrypts" in message
     other = tmp_path / "other.log"
     other.write_text("CLIENT_RANDOM " + "ab" * 32 + " " + "cd" * 48 + "\n")
     done = barnabas("import", path, "--keylog", other, "-o", tmp_path / "own")
