@@ -137,7 +137,7 @@ def test_the_manual_as_a_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_files_beside_a_segment_are_those_that_are_written() -> None:
     beside = {path.suffix for path in index.paths(Path("a.pcapng"))}
-    lines = [" ".join(file) for page in pages().values() for file in page.files if "beside" in file[1]]
+    lines = [" ".join(file) for page in pages().values() for file in page.files if "next to" in file[1]]
     assert len(lines) > 3
     for line in lines:
         assert set(re.findall(r"\.[a-z]+", line)) - {".pcapng"} == beside, line
