@@ -397,7 +397,7 @@ def nothing_yet(session: Session) -> str:
         return (
             f"Listening, 0 exchanges so far.\n\n{session.title}\n\n"
             "Set your client's bootstrap.servers to the proxy's address.\n"
-            "Answers that name brokers are rewritten, so clients stay on the proxy.\n"
+            "Responses that name brokers are rewritten, so clients stay on the proxy.\n"
             "Plain TCP only, unless the proxy was given certificates: a client that\n"
             "uses TLS on a plaintext port is listed as not Kafka."
         )
