@@ -92,7 +92,7 @@ GROUPS = Table(
         Column("group_instance_id", "string", "of a static member", null=True),
         Column("generation", "int32", "the generation, or the member's epoch, in the response", null=True),
         Column("protocol", "string", "the assignor that was chosen", null=True),
-        Column("members", "int32", "how many there are: the leader of a group gets them when it joins", null=True),
+        Column("members", "int32", "number of members, which the leader of a group gets when it joins", null=True),
         Column("latency_ns", "int64", "how long the response took; a join waits for the others", null=True),
         Column("error_code", "int16", "of the response as a whole"),
         Column("error", "string", "its name; null for 0", null=True),

@@ -43,7 +43,7 @@ SEGMENTS = Table(
         Column("status", "string", "`ok`, `truncated`, `corrupt` or `unreadable`"),
         Column("detail", "string", "what is wrong, or was left out", null=True),
         Column("good_bytes", "int64", "undamaged bytes; of another tool's capture, all that were read"),
-        Column("exchanges", "int64", "how many count in this file"),
+        Column("exchanges", "int64", "exchanges that are counted in this file"),
         Column("frames", "int64", "their requests and responses"),
         Column("lost_bytes", "int64", "bytes of connections that were not captured"),
         Column("first_ns", "int64", "when the first exchange began; null without one", null=True),

@@ -75,10 +75,10 @@ def excluded(one: Action, other: Action) -> str:
 
 
 def _by_kind(one: Action, other: Action) -> str:
-    both = f"{one.KEYS[0]} and {other.KEYS[0]} exclude each other"
+    both = f"{one.KEYS[0]} and {other.KEYS[0]} cannot be combined"
     if isinstance(one, ANSWERING):
         if isinstance(other, ANSWERING) or (isinstance(other, Drop) and other.what == "request"):
-            return "a request has one answer: error, respond and 'drop: request' exclude each other"
+            return "a request has one answer: error, respond and 'drop: request' cannot be combined"
         if isinstance(other, Leader | Coordinator):
             return f"{both}: {other.KEYS[0]} applies to the broker's response, and {one.KEYS[0]} replaces it"
     if isinstance(one, Error) and isinstance(other, Corrupt) and other.kind in RECORDS and not other.early:
@@ -99,15 +99,15 @@ def _by_kind(one: Action, other: Action) -> str:
 def _by_effect(one: Action, other: Action) -> str:
     name, changes = one.KEYS[0], other.KEYS[0]
     if Effect.KEEPS_RESPONSE in one.effect and Effect.CHANGES_RESPONSE in other.effect:
-        return f"{name} and {changes} exclude each other: the client gets no response to which {changes} could apply"
+        return f"{name} and {changes} cannot be combined: the client gets no response to which {changes} could apply"
     if Effect.NO_RESPONSE in one.effect and Effect.WAITS in other.effect:
-        return f"{name} and {changes} exclude each other: there is no response that could be delayed"
+        return f"{name} and {changes} cannot be combined: there is no response that could be delayed"
     on_response = Effect.CHANGES_RESPONSE | Effect.WAITS | Effect.KEEPS_RESPONSE
     ending = isinstance(other, Disconnect) and not other.early
     if Effect.HIDES_RESPONSE in one.effect and (on_response & other.effect or ending):
-        return f"{name} and {changes} exclude each other: a response with another correlation id cannot be matched to this request"
+        return f"{name} and {changes} cannot be combined: a response with another correlation id cannot be matched to this request"
     if Effect.KEEPS_REQUEST in one.effect and Effect.CHANGES_REQUEST in other.effect:
-        return f"a request that does not reach the broker cannot be changed ({name} and {changes} exclude each other)"
+        return f"a request that does not reach the broker cannot be changed ({name} and {changes} cannot be combined)"
     return ""
 
 

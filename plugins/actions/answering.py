@@ -73,10 +73,10 @@ class Error(Action):
         request = exchange.request_message
         name = facts.error_name(self.code)
         if request is None:
-            faults.notes.append(f"{name} not given: the request cannot be read")
+            faults.notes.append(f"{name} not returned: the request cannot be read")
             return
         if not responses.has_error_code(request.api_key, request.api_version):
-            faults.notes.append(f"{name} not given: {exchange.api} v{exchange.api_version} has no error code")
+            faults.notes.append(f"{name} not returned: {exchange.api} v{exchange.api_version} has no error code")
             return
         if self.forward:
             # before all else, as it may replace the whole response
@@ -93,7 +93,7 @@ class Error(Action):
             message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics
         )
         if found is None:
-            raise NothingToChange(f"{facts.error_name(self.code)} not given: the response has no selected part")
+            raise NothingToChange(f"{facts.error_name(self.code)} not returned: the response has no selected part")
         return found
 
 
@@ -133,12 +133,12 @@ class Respond(Action):
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         request = exchange.request_message
         if request is None:
-            faults.notes.append("no response given: the request cannot be read")
+            faults.notes.append("no response made: the request cannot be read")
             return
         try:
             faults.answer = self.answer(request, exchange.correlation_id)
         except EncodeError as error:
-            faults.notes.append(f"no response given: {error}")
+            faults.notes.append(f"no response made: {error}")
             return
         faults.notes.append("answered with the rule's response")
 

@@ -72,7 +72,7 @@ def test_damage_without_a_target_is_noted() -> None:
     [
         ({"corrupt": "crc"}, "response not corrupted: crc: the selected part has no records"),
         ({"edit": {"responses.partitions.high_watermark": 3}}, "response not edited: its selected part has none of responses.partitions.high_watermark"),
-        ({"error": "NOT_LEADER_OR_FOLLOWER", "broker": "executed"}, "NOT_LEADER_OR_FOLLOWER not given: the response has no selected part"),
+        ({"error": "NOT_LEADER_OR_FOLLOWER", "broker": "executed"}, "NOT_LEADER_OR_FOLLOWER not returned: the response has no selected part"),
         ({"throttle": "1s", "mute": False}, "not throttled: Fetch v0 has no throttle_time_ms"),
     ],
 )  # fmt: skip

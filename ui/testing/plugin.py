@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "produced records",
     )
     if config.getoption("--barnabas-kafka") and config.getoption("--barnabas-broker"):
-        raise pytest.UsageError("--barnabas-kafka and --barnabas-broker exclude each other: give only one")
+        raise pytest.UsageError("--barnabas-kafka and --barnabas-broker cannot be combined: give only one")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -97,4 +97,4 @@ def test_the_run_ends_with_the_reason_and_no_test_runs(path: Path, pytester: pyt
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     assert "--barnabas-kafka 4.3.1: no java in JAVA_HOME" in found.stderr.str()
     found = pytester.runpytest_inprocess(*options, "--barnabas-broker", "127.0.0.1:9092")
-    assert "exclude each other" in found.stderr.str()
+    assert "cannot be combined" in found.stderr.str()

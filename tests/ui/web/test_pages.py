@@ -291,7 +291,7 @@ def test_an_unservable_screen_is_reported_before_serving(server: Server, tmp_pat
     for arguments, message in (
         ([str(STORM), "--web-listen", f"127.0.0.1:{taken}"], f"port {taken}.*--web-listen 127.0.0.1:0"),
         (["nowhere"], "nowhere does not exist"),
-        ([str(STORM), "--plain"], "exclude each other"),
+        ([str(STORM), "--plain"], "cannot be combined"),
         (["--attach", "http://127.0.0.1:9"], "127.0.0.1"),
         ([], "nothing to show"),
     ):

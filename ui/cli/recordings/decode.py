@@ -65,7 +65,7 @@ def decode(
         if filter_ is not None:
             raise Failure("--filter selects exchanges of a capture, but --hex is one message")
         if as_json + tree + hexmap > 1:
-            raise Failure("--json, --tree and --hexmap exclude each other")
+            raise Failure("--json, --tree and --hexmap cannot be combined")
         form = "json" if as_json else "hexmap" if hexmap else "tree"
         what = MessageSpec("request" if request else "response", api or None, api_version, body, release)
         show_frame(hex_, what, form, Presenter(show_values, schemas=schemas_of(schema or [], registry)))

@@ -88,10 +88,10 @@ def ui(
         end_with_parent(served)
         options["locked"] = not allow_edit
     if web and plain:
-        raise Failure("--web and --plain exclude each other")
+        raise Failure("--web and --plain cannot be combined")
     if feed:
         if capture is not None or attach:
-            raise Failure("--feed excludes a capture and --attach")
+            raise Failure("--feed cannot be combined with a capture or --attach")
         if web:
             from .web import serve_pages
 
