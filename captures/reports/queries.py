@@ -53,7 +53,7 @@ _SOFTWARE = """SELECT capture_id, connection, max(software_name) AS software_nam
 REPORTS = {
     "summary": ReportQuery(
         "Summary",
-        "What the tables hold.",
+        "What the tables contain.",
         ("exchanges",),
         f"""SELECT count(DISTINCT capture_id) AS captures, count(DISTINCT client_id) AS client_ids,
             count(DISTINCT broker) AS brokers, {_SUMMED}, {_BYTES}, min(time_ns) AS first_ns, max(time_ns) AS last_ns,

@@ -201,7 +201,7 @@ class Folder:
         for name in self.names:
             if any(each.path.name.endswith(".parquet") for each in list_files(self.path / name, deep=False)):
                 raise FolderError(
-                    f"{self.path / name} holds other Parquet files, perhaps of an older version: choose another --output"
+                    f"{self.path / name} contains other Parquet files, perhaps of an older version: choose another --output"
                 )
         held = self.held()
         if held and set(held) != set(self.names) and self.done():

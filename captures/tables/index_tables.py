@@ -51,8 +51,8 @@ EXCHANGES = Table(
             null=True,
             extra=True,
         ),
-        Column("response", "json", "the decoded response, likewise", null=True, extra=True),
-        Column("embedded", "json", "payloads inside them, likewise", null=True, extra=True),
+        Column("response", "json", "the decoded response, in the same form", null=True, extra=True),
+        Column("embedded", "json", "payloads inside them, in the same form", null=True, extra=True),
     ),
 )
 FRAMES = Table(

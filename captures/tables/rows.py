@@ -87,7 +87,7 @@ class Options:
         hidden = [column.name for column in columns if column.payload]
         if hidden and not values:
             raise ValueError(
-                f"column {hidden[0]} holds contents of records, which are shown only when values are requested"
+                f"column {hidden[0]} contains contents of records, which are shown only when values are requested"
             )
         self.table, self.columns, self.values, self.schemas = table, columns, values, schemas
         self.names = frozenset(column.name for column in columns)

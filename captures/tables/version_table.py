@@ -28,7 +28,7 @@ VERSIONS = Table(
         Column("first_ns", "int64", "when the first one was sent, nanoseconds since the epoch"),
         Column("last_ns", "int64", "when the last one was sent"),
         Column("offered_min", "int16", "lowest version that the broker offers; null if it does not, or if that is unknown", null=True),
-        Column("offered_max", "int16", "highest version, likewise; of several brokers the lowest", null=True),
+        Column("offered_max", "int16", "highest version, in the same way; with several brokers, the lowest of theirs", null=True),
     ),
 )
 

@@ -82,7 +82,7 @@ def _by_kind(one: Action, other: Action) -> str:
         if isinstance(other, Leader | Coordinator):
             return f"{both}: {other.KEYS[0]} applies to the broker's response, and {one.KEYS[0]} replaces it"
     if isinstance(one, Error) and isinstance(other, Corrupt) and other.kind in RECORDS and not other.early:
-        return f"{both}: a response with an error holds no records that could be damaged"
+        return f"{both}: a response with an error contains no records that could be damaged"
     if isinstance(one, Drop) and isinstance(other, Disconnect):
         return f"{both}: disconnect itself determines what is still sent"
     if isinstance(one, Blackhole) and one.time == FOREVER:

@@ -249,4 +249,4 @@ class Context:
 
     def _with_message(self, what: str) -> None:
         if self.hook not in ("request", "response"):
-            raise HookUsageError(f"{what}: {self.hook} holds no message; this is for request and response")
+            raise HookUsageError(f"{what}: {self.hook} has no message; this is for request and response")

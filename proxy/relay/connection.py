@@ -385,7 +385,7 @@ class Connection(Link):
         if half.direction == 0 and known == "a TLS hello":
             why = (
                 "TLS hello on the plain listener; its bytes are passed to the broker unread: "
-                "start the proxy with --tls-ca DIR (it makes certificates there) or --tls-cert and --tls-key to read them, "
+                "start the proxy with --tls-ca DIR (it creates certificates there) or --tls-cert and --tls-key to read them, "
                 "or set security.protocol=PLAINTEXT in the client"
             )
         elif known:

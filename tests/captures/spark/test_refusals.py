@@ -149,5 +149,5 @@ def test_tables_of_another_kind_are_not_mixed(recording: Path, tmp_path: Path) -
         pipeline.run("none", recording, output, names=["exchanges", "errors"])
     (tmp_path / "old" / "exchanges").mkdir(parents=True)
     parquet.write_table(pyarrow.table({"api": ["A"]}), tmp_path / "old" / "exchanges" / "0-000000.parquet")
-    with pytest.raises(FolderError, match="holds other Parquet files"):
+    with pytest.raises(FolderError, match="contains other Parquet files"):
         pipeline.run("none", recording, tmp_path / "old")
