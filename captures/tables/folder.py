@@ -70,6 +70,17 @@ def is_one(below: str) -> bool:
     return below.startswith("date=") and below.endswith(".parquet") and below.count("/") == 1
 
 
+class FolderCheck(NamedTuple):
+    """What a check of all tables found: files of captures, those of them that are damaged, exchanges and frames as the table
+    `segments` counts them, and what does not agree, a line each."""
+
+    files: int
+    damaged: int
+    exchanges: int
+    frames: int
+    problems: list[str]
+
+
 class Manifest:
     """The list of files already read into a folder of tables. Once read, only new entries are opened.
 
@@ -280,6 +291,25 @@ class Folder:
         for name in (SEGMENTS.name, *(name for name in self.names if name != SEGMENTS.name)):
             (self.path / name / f"date={old.date}" / f"{old.key}.parquet").unlink(missing_ok=True)
 
+    def verify(self) -> FolderCheck:
+        """Compare the rows of the tables with what `segments` counts; of the Parquet files only the footers are read, but of
+        `segments`. Raises FolderError, OSError."""
+        self.check()
+        problems: list[str] = []
+        rows: dict[str, dict[str, Any]] = {}
+        with ThreadPoolExecutor(8) as pool:  # a store answers slowly
+            for path, found in pool.map(_rows_of_file, self.paths(SEGMENTS.name)):
+                problems += [f"{path}: {found}"] if isinstance(found, str) else []
+                rows |= {_done(row).key: row for row in found if isinstance(row, dict)}
+            for name in self.held():
+                if name != SEGMENTS.name:
+                    counts = dict(pool.map(_row_count, self.paths(name)))
+                    problems += _disagreements(name, counts, rows)
+        return FolderCheck(
+            len(rows), sum(row["status"] != "ok" for row in rows.values()), sum(row["exchanges"] for row in rows.values()),
+            sum(row["frames"] for row in rows.values()), problems,
+        )  # fmt: skip
+
     # one file
 
     def write(self, segment: Segment, before: Done | None = None) -> dict[str, Any]:
@@ -324,6 +354,51 @@ class Folder:
             for writer in writers.values():
                 writer.drop()
         return row
+
+
+_COUNTED = {"exchanges": "exchanges", "frames": "frames"}
+"""Tables, and the column of `segments` that counts their rows."""
+
+
+def _rows_of_file(path: Place) -> tuple[Place, list[dict[str, Any]] | str]:
+    """The rows of a Parquet file, or why it cannot be read."""
+    from pyarrow import parquet
+
+    store, where = open_filesystem(path)
+    try:
+        with store.open_input_file(where) as file:
+            return path, parquet.ParquetFile(file).read().to_pylist()
+    except (OSError, ValueError) as error:  # pyarrow's own are among these
+        return path, f"cannot be read: {error}"
+
+
+def _row_count(path: Place) -> tuple[Place, int | str]:
+    """The number of rows of a Parquet file, or why it cannot be read."""
+    from pyarrow import parquet
+
+    store, where = open_filesystem(path)
+    try:
+        with store.open_input_file(where) as file:
+            return path, int(parquet.read_metadata(file).num_rows)
+    except (OSError, ValueError) as error:
+        return path, f"cannot be read: {error}"
+
+
+def _disagreements(name: str, counts: dict[Place, int | str], rows: dict[str, dict[str, Any]]) -> list[str]:
+    """What of a table's files does not agree with the rows of `segments`, by `Segment.key`."""
+    problems = []
+    by_key: dict[str, int | str] = {}
+    for path, count in counts.items():
+        if isinstance(count, str):
+            problems.append(f"{path}: {count}")
+        elif count and path.stem not in rows:
+            problems.append(f"{path}: {count} rows of a file that the table segments does not list")
+        by_key[path.stem] = count
+    for key, row in rows.items() if name in _COUNTED else ():
+        expected, found = row[_COUNTED[name]], by_key.get(key, 0)
+        if found != expected and not isinstance(found, str):
+            problems.append(f"{name}: {found} rows of {row['path']}, and segments counts {expected}")
+    return problems
 
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20

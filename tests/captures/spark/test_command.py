@@ -151,3 +151,36 @@ def test_mistakes_end_with_one_line_and_status_2(tmp_path: Path) -> None:
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stdout) == (2, "")
     assert stderr.startswith(f"barnabas: {tmp_path / 'empty'}: it contains no capture") and stderr.count("\n") == 1
+
+
+def checked(output: Path) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "barnabas", "pipeline", "check", str(output), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert "Traceback" not in done.stderr
+    return done.returncode, json.loads(done.stdout) if done.stdout else {"refused": done.stderr}
+
+
+def test_the_rows_are_checked(recording: Path, tmp_path: Path) -> None:
+    """Rows that are missing, too many, of no file, and files that are damaged."""
+    output = tmp_path / "out"
+    heartbeats(tmp_path / "recording" / "more", 7)
+    pipeline.run(pipeline.NO_SPARK, recording, output, names=["exchanges", "frames"])
+    assert checked(output) == (0, {"files": 2, "damaged": 0, "exchanges": 12, "frames": 24, "problems": []})
+    first, second = sorted((output / "exchanges").glob("date=2*/*.parquet"))
+    rows = parquet.read_table(first)
+    whole = first.read_bytes()
+    for changed, words in ((rows.slice(1), f"exchanges: {rows.num_rows - 1} rows of"), (None, "exchanges: 0 rows of"), (b"x", "cannot be read")):
+        if changed is None:
+            first.unlink()
+        elif isinstance(changed, bytes):
+            first.write_bytes(changed)
+        else:
+            parquet.write_table(changed, first)
+        status, found = checked(output)
+        assert status == 1 and len(found["problems"]) == 1 and words in found["problems"][0]
+        first.write_bytes(whole)
+    next((output / "segments").glob(f"date=2*/{second.name}")).unlink()
+    status, found = checked(output)
+    assert status == 1 and all("does not list" in line for line in found["problems"]) and len(found["problems"]) == 2
+    status, found = checked(tmp_path)
+    assert status == 2 and "it contains no tables" in found["refused"]

@@ -157,3 +157,27 @@ def stream(
         once=once, wheel=wheel, conf=_settings(conf),
     )  # fmt: skip
     progress(f"the tables are in {storage.place(output)}")
+
+
+@app.command()
+def check(
+    tables: Annotated[str, typer.Argument(help="Tables that pipeline run or stream made. Also s3:// ...", metavar="TABLES")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare the rows of all tables with the counts in the table segments; exit with status 1 if any differ.
+
+    Use it in a job after the run. Damaged captures are counted, but are no reason to fail: the table segments lists them.
+    """
+    from ....captures.tables.folder import Folder
+
+    found = Folder(tables).verify()
+    if as_json:
+        print_json(found._asdict())
+    else:
+        counts = f"{counted(found.files, 'file')}, {counted(found.exchanges, 'exchange')}, {counted(found.frames, 'frame')}"
+        damaged = f"; {counted(found.damaged, 'damaged file')}" if found.damaged else ""
+        for line in found.problems:
+            typer.echo(visible(line))
+        typer.echo(f"{counts}{damaged}: {counted(len(found.problems), 'problem') if found.problems else 'the tables agree'}")
+    if found.problems:
+        raise typer.Exit(1)
