@@ -24,6 +24,10 @@ _TABLES = (
     ".md-typeset td code { white-space: nowrap; }</style>"
 )
 """Many columns fit on a page of the theme."""
+_NARROW = "<style>.md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: .5em .8em; }</style>"
+"""Tables of all pages, on narrow screens too."""
+_WRAPPED = "<style>.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }</style>"
+"""The long signatures of the reference."""
 _SEEN = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.M)
 
 
@@ -36,6 +40,12 @@ def on_files(files: Files, config: Any) -> Files:
         page = File.generated(config, f"{FOLDER}/{name}.md", content=api(key, seen[name]), inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(page)
     return files
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """A page with the style of its tables, and of its signatures."""
+    style = _NARROW + (_WRAPPED if page.file.src_uri == "reference.md" else "")
+    return output.replace("</head>", f"{style}</head>", 1)
 
 
 def versions_used(page: str) -> dict[str, list[tuple[str, str]]]:
