@@ -187,11 +187,11 @@ def _check(spark: SparkSession | str, wheel: Path | None, conf: Mapping[str, str
     elif isinstance(spark, str):
         check_master(spark)
         if conf and spark.startswith(SCHEME):
-            raise PipelineError("settings of Spark are for a session that is started: a Spark Connect server has its own")
+            raise PipelineError("Spark settings apply only to a session that is started here: a Spark Connect server has its own")
         if not (dry and spark.startswith(SCHEME)):
             check_installed(spark)
     elif wheel is not None or conf:
-        raise PipelineError("a wheel and settings of Spark are for a session that is started: this one runs already")
+        raise PipelineError("a wheel and Spark settings apply only to a session that is started here: this one is already running")
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _session(
         with shipped(spark):
             yield spark
         return
-    progress("connecting to Spark" if spark.startswith(SCHEME) else "starting Spark, this takes some seconds")
+    progress("connecting to Spark" if spark.startswith(SCHEME) else "starting Spark, which takes some seconds")
     with session(spark, quick=quick, wheel=wheel, conf=conf) as started:
         yield started
 

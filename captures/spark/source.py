@@ -90,8 +90,8 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
         given = json.loads(self.options.get("paths", "[]")) or ([path] if path else [])
         if not given:
             raise ValueError(
-                'the data source barnabas needs a path: .load("recordings"); in SQL use CREATE TEMPORARY VIEW, as Spark gives the '
-                "reader of a table that CREATE TABLE made none of its options"
+                'the data source barnabas needs a path: .load("recordings"); in SQL use CREATE TEMPORARY VIEW, because '
+                "Spark does not pass the options of CREATE TABLE to the reader of the table"
             )
         return tuple(chain.from_iterable(map(_matching, given)))
 
@@ -116,7 +116,7 @@ def most_files(options: Mapping[str, str]) -> int:
     """The option `maxFilesPerTrigger`. Raises ValueError."""
     given = options.get("maxFilesPerTrigger", "64")
     if not given.isdecimal() or int(given) < 1:
-        raise ValueError(f"maxFilesPerTrigger is a number of files from 1, not {given!r}")
+        raise ValueError(f"maxFilesPerTrigger must be a number of files, at least 1, not {given!r}")
     return int(given)
 
 

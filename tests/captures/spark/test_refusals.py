@@ -73,9 +73,9 @@ def test_what_only_a_session_that_is_started_takes(recording: Path, tmp_path: Pa
     class Session:
         version = "3.5.1"
 
-    with pytest.raises(PipelineError, match="this one runs already"):
+    with pytest.raises(PipelineError, match="this one is already running"):
         pipeline.run(Session(), recording, tmp_path / "out", conf={"spark.ui.enabled": "true"})  # type: ignore[arg-type]
-    with pytest.raises(PipelineError, match="this one runs already"):
+    with pytest.raises(PipelineError, match="this one is already running"):
         pipeline.run(Session(), recording, tmp_path / "out", wheel=tmp_path / "some.whl")  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match=r"needs Spark 4\.0 or newer: this session's is 3\.5\.1"):
         pipeline.run(Session(), recording, tmp_path / "out")  # type: ignore[arg-type]

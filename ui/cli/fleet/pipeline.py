@@ -45,7 +45,7 @@ Wheel = Annotated[
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", help="A setting of Spark, such as spark.executor.memory=4g. May be repeated.", metavar="KEY=VALUE"),
+    typer.Option("--conf", help="A Spark setting, such as spark.executor.memory=4g. May be repeated.", metavar="KEY=VALUE"),
 ]
 
 
@@ -54,9 +54,9 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     found = dict(text.partition("=")[::2] for text in conf or ())
     for text in conf or ():
         if not text.startswith("spark.") or "=" not in text:
-            raise Failure(f"--conf {visible(text)!r} is not KEY=VALUE with a key of Spark, such as spark.executor.memory=4g")
+            raise Failure(f"--conf {visible(text)!r} is not KEY=VALUE with a Spark key, such as spark.executor.memory=4g")
     if "spark.master" in found:
-        raise Failure("--conf spark.master: give the master as --master")
+        raise Failure("--conf spark.master: give the master with --master")
     return found
 
 
