@@ -91,7 +91,7 @@ def test_a_log_file_has_one_json_object_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unconfigured")
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BarnabasError, match=r"--log-file .*/none/log cannot be written: No such file.*name another"):
+    with pytest.raises(BarnabasError, match=r"--log-file .*/none/log cannot be written: No such file.*choose another"):
         diagnostics.configure(logging.INFO, tmp_path / "none" / "log")
 
 

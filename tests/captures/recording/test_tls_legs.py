@@ -68,7 +68,7 @@ def test_findings_depend_on_the_legs_with_tls(
         assert found == []
         return
     (finding,) = found
-    assert finding.seen.endswith(f"by {mechanism} without TLS" + (f" {between}" if between else ""))
+    assert finding.seen.endswith(f"with {mechanism} without TLS" + (f" {between}" if between else ""))
     assert finding.severity == severity and remedy in finding.remedy
     assert finding.about["in_clear"] == [leg for leg in ("client", "broker") if leg not in tls]
 

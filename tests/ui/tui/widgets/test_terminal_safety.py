@@ -57,7 +57,7 @@ def test_no_screen_shows_a_control_character(
 
 WALK = (
     ("j", "#2 "), ("lll=", " of "), ("\x1b", "http:"), ("x", "Export"), ("q", "^p palette"), ("y", "Copy"), ("q", "^p palette"),
-    ("d", "chosen"), ("jjd", "v all"), ("q", "^p palette"),
+    ("d", "selected"), ("jjd", "v all"), ("q", "^p palette"),
     ("S", "-->"), ("q", "^p palette"), ("2", "Broker"), ("c", "Software"), ("3", "joins"), ("\r", MARK),
     ("4", "offered"), ("5", MARK), ("\r", "Request"), ("q", "^p palette"), ("6", "p99"), ("7", "Rules"), ("8", "Nothing to report"),
     ("1", "^p palette"), ("g", "#1 "), ("\r", "Request"), ("v", "VALUES SHOWN"), ("h", "Bytes of"), ("w", "Why"),
