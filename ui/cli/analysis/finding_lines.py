@@ -51,7 +51,7 @@ def indented(text: str, label: str = "", indent: int = 7) -> Text:
 
 
 def print_finding(console: Console, finding: Finding, opened: str | None = None) -> None:
-    """In full. `opened`: the capture, to say how its evidence is opened."""
+    """In full. `opened`: the capture, to say how its evidence is opened and what its messages hold."""
     from rich.table import Table
     from rich.text import Text
 
@@ -63,13 +63,14 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
         head.append(f"  {times.period(finding.first_ns, finding.last_ns)}", "dim")
     console.print(head)
     rows = [("seen", visible(finding.seen)), ("why", visible(finding.why)), ("do", visible(finding.remedy))]
-    examples = {id(exchange): exchange for exchange in finding.exchanges}.values()
+    examples = list({id(exchange): exchange for exchange in finding.exchanges}.values())
     days = len(set(map(_day, examples)) | ({times.day(finding.first_ns)} if finding.first_ns is not None else set())) > 1
     rows += [("" if i else "such as", evidence(exchange, days)) for i, exchange in enumerate(examples)]
     if finding.done_by:
         rows.append(("rules", visible(finding.done_by)))
     if opened is not None and finding.exchanges:
         rows.append(("open", visible(how_to_open(opened, finding.exchanges))))
+        rows += [("layout", command) for command in _layouts(examples)]
     if not console.is_terminal:
         for label, text in rows:
             console.print(f"  {label:8}{text}")
@@ -81,6 +82,18 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
             grid.add_row(f"  {label}", Text(text))
         console.print(grid, soft_wrap=False)
     console.print()
+
+
+def _layouts(examples: list[Exchange]) -> list[str]:
+    """The commands that show the fields of these messages, one for each API and version that is known."""
+    from ....decoder.schema import facts
+
+    known = {
+        (exchange.api_key, exchange.api_version): None
+        for exchange in examples
+        if exchange.api_key in facts.api_keys() and exchange.api_version in facts.api(exchange.api_key).versions
+    }
+    return [f"barnabas schema show {facts.api_name(key)} {version}" for key, version in known]
 
 
 def _began(exchange: Exchange) -> int | None:

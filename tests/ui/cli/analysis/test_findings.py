@@ -65,7 +65,7 @@ def test_a_finding_with_its_evidence(run, wrong):
     assert re.fullmatch(r"\d+ findings? in 3 exchanges on 1 connection: 1 high.*", summary)
     block = first.splitlines()
     assert re.fullmatch(rf"HIGH   {MALFORMED}  3 times  20\d\d-\d\d-\d\d [0-9:.]+ to [0-9:.]+Z", block[0])
-    assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open"]
+    assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open", "layout"]
     assert "10.0.0.9:9092 refuses ApiVersions v3" in block[1]
     assert "KIP-511" in block[2]
     for number, shown in enumerate(block[4:7], 1):
@@ -81,6 +81,12 @@ def test_the_command_printed_with_evidence_opens_it(run, wrong):
     done = run(*shlex.split(command)[1:])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ApiVersions") == 3
+
+
+def test_the_command_printed_with_it_shows_the_layout(run, wrong):
+    line = next(line for line in run("findings", wrong).stdout.splitlines() if line.startswith("  layout"))
+    assert line == "  layout  barnabas schema show ApiVersions 3"
+    assert "client_software_name" in run(*shlex.split(line)[2:]).stdout
 
 
 def test_json_is_one_document(run, wrong):
