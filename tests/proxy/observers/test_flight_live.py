@@ -224,7 +224,7 @@ def test_a_full_disk_stops_no_traffic(testbed: Testbed, tmp_path: Path) -> None:
         assert traffic.number > before
         limit_files(observer, 1 << 40)
         resumed = next_event(proxy, events.RecordingResumed)
-        assert "recording continues" in resumed.text and "were not recorded" in resumed.text
+        assert "recording continues" in resumed.text and "frames not recorded" in resumed.text
     finally:
         stop.set()
         thread.join(PATIENCE)
