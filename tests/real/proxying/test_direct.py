@@ -36,7 +36,7 @@ def test_a_broker_that_ends_at_its_start_shows_its_log_and_leaves_nothing(tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = [*free_ports(1), taken.getsockname()[1]]
         monkeypatch.setattr("real.brokers.broker.free_ports", lambda count: ports[:count])
-        with pytest.raises(BrokerFailed, match=r"ended \(1\) at its start(.|\n)*Address already in use"):
+        with pytest.raises(BrokerFailed, match=r"exited during startup \(1\)(.|\n)*Address already in use"):
             start_cluster()
     assert list(tmp_path.iterdir()) == []
 
