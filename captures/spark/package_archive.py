@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import PipelineError
 
-DRIVERS = "wheel"
+DRIVER_FOLDER = "wheel"
 _ROOT = Path(__file__).resolve().parents[2]
 _PARTS = ("captures", "decoder")
 _NOT_OF_TASKS = ("__main__.py", "setup.py", "testing.py")
@@ -35,14 +35,14 @@ def package(target: Path) -> Path:
 
 def unpacked(wheel: Path, folder: Path) -> dict[str, str]:
     """Spark's settings to have executors unpack a wheel of this package and take it from there, with what was compiled: it has
-    to be for their Python. Raises `PipelineError`. `folder`: for a copy, whose suffix makes Spark unpack it, and for `DRIVERS`
-    in it, what the Python that Spark plans with on this machine takes: that may lack the package, too."""
+    to be for their Python. Raises `PipelineError`. `folder` gets a copy, whose suffix makes Spark unpack it, and `DRIVER_FOLDER`
+    in it the contents, for the Python with which Spark plans on this machine: it may lack the package, too."""
     name = __name__.split(".")[0]
     try:
         with zipfile.ZipFile(wheel) as archive:
             if f"{name}/captures/spark/package_archive.py" not in archive.namelist():
                 raise PipelineError(f"{wheel} is not a wheel of {name}: make one with pip wheel --no-deps")
-            archive.extractall(folder / DRIVERS)
+            archive.extractall(folder / DRIVER_FOLDER)
         shutil.copy(wheel, folder / f"{name}.zip")
     except (OSError, zipfile.BadZipFile) as error:
         raise PipelineError(f"{wheel} is not a readable wheel: {getattr(error, 'strerror', None) or error}") from error

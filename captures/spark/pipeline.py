@@ -188,8 +188,10 @@ def _check(spark: SparkSession | str, wheel: Path | None, conf: Mapping[str, str
         check_master(spark)
         if conf and spark.startswith(SCHEME):
             raise PipelineError("Spark settings apply only to a session that is started here: a Spark Connect server has its own")
-        if not (dry and spark.startswith(SCHEME)):
+        if not dry:
             check_installed(spark)
+        elif not spark.startswith(SCHEME):
+            check_installed()  # nothing is started, so no master is looked for
     elif wheel is not None or conf:
         raise PipelineError("a wheel and Spark settings apply only to a session that is started here: this one is already running")
 

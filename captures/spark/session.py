@@ -33,7 +33,7 @@ from ...diagnostics import contained
 from ...errors import BarnabasError, install
 from . import PipelineError, connect
 from .errors import reason
-from .package_archive import DRIVERS, package, unpacked
+from .package_archive import DRIVER_FOLDER, package, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,7 +186,7 @@ def check_master(master: str) -> None:
 
 
 def _check_standalone(master: str) -> None:
-    """Raise `PipelineError` when nobody listens at any address of ``spark://HOST:PORT,HOST:PORT``: Spark would try for a minute."""
+    """Raise `PipelineError` when no address of ``spark://HOST:PORT,HOST:PORT`` accepts a connection: Spark would try for a minute."""
     why = ""
     for address in master.removeprefix(_STANDALONE).split(","):
         found = _HOST_PORT.fullmatch(address)
@@ -205,7 +205,7 @@ def _check_standalone(master: str) -> None:
 def shipped(spark: SparkSession) -> Iterator[SparkSession]:
     """A session of the caller's, which stays open: its executors get this package, unless they have this version of it.
 
-    It goes as a zip of pure Python. Raises `PipelineError` for whatever Spark raises in the body.
+    It goes as a zip of pure Python. Raises `PipelineError` if Spark fails in the body.
     """
     if not hasattr(spark, "dataSource"):
         raise PipelineError(f"the pipeline needs Spark 4.0 or newer: this session's is {spark.version}")
@@ -241,15 +241,15 @@ def _executors_have_it(spark: SparkSession) -> bool:
 
         import pyarrow
 
-        yield from ()
         for batch in batches:
             version = importlib.import_module(name).__version__
             yield pyarrow.RecordBatch.from_pydict({"version": [version] * batch.num_rows})
 
+    from pyspark.errors import PySparkException
+
     try:
         (row,) = spark.range(1).mapInArrow(found, "version string").collect()
-    except Exception as error:  # PySpark, Py4J and gRPC raise many kinds where a task fails: it has none
-        contained("looking for the package on an executor", error)
+    except PySparkException:  # the import failed there
         return False
     return bool(row["version"] == wanted)
 
@@ -296,7 +296,7 @@ def _started(
             settings = _settings(master, quick, folder)
             if wheel is not None and not master.startswith("local"):
                 settings |= unpacked(wheel, folder)
-                places = (str(folder / DRIVERS), os.environ.get("PYTHONPATH"))
+                places = (str(folder / DRIVER_FOLDER), os.environ.get("PYTHONPATH"))
                 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
             settings |= conf
             with _temporary_files_in(folder):
@@ -451,7 +451,7 @@ class _Jvm:
 @contextmanager
 def report_progress(spark: SparkSession, report: Callable[[int, int], None]) -> Iterator[None]:
     """While the body runs, call `report(tasks done, tasks)` from a thread of its own whenever that has changed."""
-    if hasattr(spark, "registerProgressHandler") and "connect" in type(spark).__module__:
+    if hasattr(spark, "registerProgressHandler") and _is_connect(spark):
         with connect.report_progress(spark, report):
             yield
         return

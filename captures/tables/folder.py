@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...errors import BarnabasError
 from ..reading.storage import Listed, Place, Remote, list_files, open_filesystem, place, stamp, stamps
@@ -298,12 +299,12 @@ class Folder:
         problems: list[str] = []
         rows: dict[str, dict[str, Any]] = {}
         with ThreadPoolExecutor(8) as pool:  # a store answers slowly
-            for path, found in pool.map(_rows_of_file, self.paths(SEGMENTS.name)):
+            for path, found in pool.map(partial(_of_parquet, _rows), self.paths(SEGMENTS.name)):
                 problems += [f"{path}: {found}"] if isinstance(found, str) else []
                 rows |= {_done(row).key: row for row in found if isinstance(row, dict)}
             for name in self.held():
                 if name != SEGMENTS.name:
-                    counts = dict(pool.map(_row_count, self.paths(name)))
+                    counts = dict(pool.map(partial(_of_parquet, _row_count), self.paths(name)))
                     problems += _disagreements(name, counts, rows)
         return FolderCheck(
             len(rows), sum(row["status"] != "ok" for row in rows.values()), sum(row["exchanges"] for row in rows.values()),
@@ -360,28 +361,27 @@ _COUNTED = {"exchanges": "exchanges", "frames": "frames"}
 """Tables, and the column of `segments` that counts their rows."""
 
 
-def _rows_of_file(path: Place) -> tuple[Place, list[dict[str, Any]] | str]:
-    """The rows of a Parquet file, or why it cannot be read."""
+_Read = TypeVar("_Read")
+
+
+def _of_parquet(read: Callable[[Any], _Read], path: Place) -> tuple[Place, _Read | str]:
+    """What `read` makes of a `pyarrow.parquet.ParquetFile`, or why the file cannot be read."""
     from pyarrow import parquet
 
     store, where = open_filesystem(path)
     try:
         with store.open_input_file(where) as file:
-            return path, parquet.ParquetFile(file).read().to_pylist()
+            return path, read(parquet.ParquetFile(file))
     except (OSError, ValueError) as error:  # pyarrow's own are among these
         return path, f"cannot be read: {error}"
 
 
-def _row_count(path: Place) -> tuple[Place, int | str]:
-    """The number of rows of a Parquet file, or why it cannot be read."""
-    from pyarrow import parquet
+def _rows(file: Any) -> list[dict[str, Any]]:
+    return list(file.read().to_pylist())
 
-    store, where = open_filesystem(path)
-    try:
-        with store.open_input_file(where) as file:
-            return path, int(parquet.read_metadata(file).num_rows)
-    except (OSError, ValueError) as error:
-        return path, f"cannot be read: {error}"
+
+def _row_count(file: Any) -> int:
+    return int(file.metadata.num_rows)
 
 
 def _disagreements(name: str, counts: dict[Place, int | str], rows: dict[str, dict[str, Any]]) -> list[str]:

@@ -66,6 +66,7 @@ def test_a_standalone_master_that_is_not_there(recording: Path, tmp_path: Path) 
         refused = refusal(recording, tmp_path / "out", f"spark://{place},{place}")
     assert refused.startswith(f"no Spark master answers at spark://{place},{place} (")
     assert "no such Spark master" in refusal(recording, tmp_path / "out", "spark://head:70777")
+    assert pipeline.run(f"spark://{place}", recording, tmp_path / "out", dry=True).read == 1  # starts nothing, needs no master
     assert not (tmp_path / "out").exists()
 
 
