@@ -61,6 +61,9 @@ class LruDict(OrderedDict[K, V], Generic[K, V]):
         if len(self) > self._limit:
             self.popitem(last=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._limit,), None, None, iter(self.items())  # as of `BoundedDict`
+
     def of(self, key: K, make: Callable[[], V]) -> V:
         """The value of a key, made if it is missing."""
         found = self.get(key)

@@ -11,15 +11,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from ...codec.codec import decode_response
-from ...codec.message_view import MessageView
 from ...connection.api_versions import PeerInfo
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
-from ...errors import DecodeError
-from ...schema import facts
-from .layout import layout
+from .clusters import Cluster, Clusters
 
 M = TypeVar("M")
 
@@ -27,8 +23,6 @@ MOST_AFFECTED = 10_000
 """Most clients remembered as affected by rules."""
 MOST_SEARCHED = 32
 """Most waiting requests of a connection searched for the cause of an orphan response."""
-_METADATA = facts.api_key("Metadata")
-_BROKERS = ("brokers.node_id", "brokers.host", "brokers.port")
 
 
 class ClientIdentity(NamedTuple):
@@ -135,67 +129,10 @@ class ClientConnection:
         return {"api": api, "api_version": version, **self.facts}
 
 
-class Leader(NamedTuple):
-    """The leader of a partition: node id (-1: none), leader epoch (-1 before Metadata v7), and when that was first seen."""
-
-    node: int
-    epoch: int
-    time_ns: int
-
-
-class Cluster:
-    """A cluster as its Metadata responses show it. `nodes`: the advertised address, by node id."""
-
-    def __init__(self, cluster_id: str) -> None:
-        self.id = cluster_id
-        self.nodes: dict[int, str] = {}
-        self.leaders: dict[tuple[str, int], Leader] = {}
-        self.topic_ids: dict[str, bytes] = {}
-        self._node_ids: dict[str, int] = {}
-
-    def node_at(self, address: str) -> int | None:
-        """The node id of a broker's address (as advertised, or behind the proxy), None if unknown."""
-        return self._node_ids.get(address)
-
-    def learn(self, message: MessageView, time_ns: int) -> None:
-        """Update from a Metadata response."""
-        for node, address in brokers_of(message):
-            self.nodes[node] = address
-            self._node_ids[address] = node
-        root = message.plan.root
-        fields, part = layout(root, "topics"), layout(root, "topics", "partitions")
-        epoch_at = part.get("leader_epoch")
-        for topic in message.values[layout(root)["topics"]] or ():
-            name = topic[fields["name"]]
-            if not name:
-                continue
-            if "topic_id" in fields and any(topic[fields["topic_id"]]):
-                self.topic_ids[name] = topic[fields["topic_id"]]
-            for partition in topic[fields["partitions"]] or ():  # null is forbidden here, but accepted
-                epoch = partition[epoch_at] if epoch_at is not None else -1
-                at = name, partition[part["partition_index"]]
-                known = self.leaders.get(at)
-                if known is None or epoch >= known.epoch or epoch < 0:
-                    leader = partition[part["leader_id"]]
-                    if known is None or (known.node, known.epoch) != (leader, epoch):
-                        self.leaders[at] = Leader(leader, epoch, time_ns)
-
-    def name_address(self, node: int, address: str) -> None:
-        """Add another address of a node: the one behind the proxy."""
-        self._node_ids[address] = node
-
-
 def _causes_of_waiting(conn: ClientConnection) -> tuple[str, ...]:
     """The rules and plugins that affected requests still waiting: the `MOST_SEARCHED` oldest ones."""
     oldest = islice(conn.waiting.values(), MOST_SEARCHED)
     return tuple(dict.fromkeys(cause for each in oldest for notes in each.marks.every_notes() for cause in causes_in(notes)))
-
-
-def brokers_of(message: MessageView) -> list[tuple[int, str]]:
-    """(node id, ``host:port``) of every broker in a Metadata response."""
-    nodes, hosts, ports = message.lists_at(*_BROKERS)
-    named = zip(nodes, hosts, ports, strict=True)
-    return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
 
 
 class Traffic:
@@ -210,8 +147,7 @@ class Traffic:
         self.models: dict[Callable[[Traffic], Any], Any] = {}
         """Models by kind, in the order in which they are called."""
         self._affected: set[tuple[str, str | None]] = set()
-        self._clusters: dict[str, Cluster] = {}
-        self._by_address: dict[str, Cluster] = {}
+        self._clusters = Clusters()
 
     def model(self, kind: Callable[[Traffic], M]) -> M:
         """The model of that kind, made on first use."""
@@ -271,8 +207,7 @@ class Traffic:
             conn.about.learn(exchange)  # exchanges from elsewhere than a connection's decoder
         else:
             conn.about = exchange.about
-        if exchange.api_key == _METADATA and exchange.state is State.PAIRED:
-            self._metadata(conn, exchange)
+        self._clusters.learn(exchange)
         return conn
 
     def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -303,38 +238,4 @@ class Traffic:
 
     def cluster_of(self, address: str) -> Cluster:
         """The cluster of a broker's address; a new one until Metadata is seen."""
-        cluster = self._by_address.get(address)
-        if cluster is None:
-            cluster = self._by_address[address] = Cluster("")
-        return cluster
-
-    def _metadata(self, conn: ClientConnection, exchange: Exchange) -> None:
-        message = exchange.response_view
-        if message is None:
-            return
-        brokers = brokers_of(message)
-        cluster_id = message["cluster_id"] if "cluster_id" in layout(message.plan.root) else None
-        # Before Metadata v2 there is no cluster id: brokers named together are one cluster.
-        cluster = self._clusters.get(cluster_id) if cluster_id else None
-        if cluster is None:
-            cluster = next((self._by_address[a] for _, a in brokers if a in self._by_address), None)
-            if cluster is None or (cluster_id and cluster.id and cluster.id != cluster_id):
-                cluster = self.cluster_of(conn.broker)
-                if cluster_id and cluster.id and cluster.id != cluster_id:
-                    cluster = Cluster(cluster_id)
-            cluster.id = cluster.id or cluster_id or ""
-            if cluster_id:
-                self._clusters[cluster_id] = cluster
-        self._by_address[conn.broker] = cluster
-        for _, address in brokers:
-            self._by_address[address] = cluster
-        cluster.learn(message, exchange.response_time_ns or 0)
-        if (original := exchange.marks.broker_response) is not None:
-            # Behind a proxy the advertised addresses are not the brokers' own.
-            try:
-                real = MessageView(decode_response(original.frame, api_key=_METADATA, api_version=exchange.api_version))
-            except DecodeError:
-                return
-            for node, address in brokers_of(real):
-                cluster.name_address(node, address)
-                self._by_address[address] = cluster
+        return self._clusters.of(address)

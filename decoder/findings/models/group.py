@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ...connection.exchange import Exchange
-from ..engine.traffic import ClientConnection, Cluster
+from ..engine.clusters import Cluster
+from ..engine.traffic import ClientConnection
 
 STEPS = 512
 """Steps of a member's timeline that are kept."""

@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from ...connection.exchange import Exchange
 from ...schema import facts
+from ..engine.clusters import Cluster
 from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model
-from ..engine.traffic import ClientConnection, ClientIdentity, Cluster, Traffic
+from ..engine.traffic import ClientConnection, ClientIdentity, Traffic
 from . import group_protocol
 from .group import Group, Member, Step
 from .group_calls import GROUP_APIS, MEMBER_ID_REQUIRED, Call, read_call

@@ -9,11 +9,12 @@ from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....errors import DecodeError
 from ....schema import facts
+from ...engine.clusters import brokers_of
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
-from ...engine.traffic import ClientConnection, brokers_of
+from ...engine.traffic import ClientConnection
 
 _METADATA = facts.api_key("Metadata")
 _FIND_COORDINATOR = facts.api_key("FindCoordinator")
