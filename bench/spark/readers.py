@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.captures import tables
 from barnabas.captures.spark import pipeline
 from barnabas.captures.spark.source import BarnabasSource, SegmentReader, ddl
-from barnabas.captures.tables.folder import Folder
+from barnabas.captures.tables.output.folder import Folder
 from pyspark import cloudpickle
 from pyspark.sql import functions as f
 from tables import HEADERS

@@ -11,6 +11,7 @@ byte, so a large frame may carry an earlier time than the event before it.
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ...decoder.connection.events import Closed, ConnectionEvent
@@ -65,6 +66,17 @@ class _File:
         return [f"{self.path.name}: {note}" for note in notes]
 
 
+class CarriedEvents(NamedTuple):
+    """What the events of a recording's next segment depend on: what the last one was and how it ended, open connections, names
+    of topic ids, and broker-leg frames whose requests are yet to come."""
+
+    last: tuple[Identity | None, int | None]
+    now_ns: int
+    streams: dict[int, Stream]
+    topics: Topics
+    early: dict[tuple[int, int], list[BrokerLegFrame]]
+
+
 class EventReader:
     """Reads a segment, a directory of segments, or a foreign capture. `read` gives new events; for a
     live recording it may be called again and again. `end` gives those that only the end of a capture reveals.
@@ -74,7 +86,8 @@ class EventReader:
     there is nothing to read.
     """
 
-    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS) -> None:
+    def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, carried: CarriedEvents | None = None) -> None:
+        """`carried`: from the reader of the segments before this one, if they were read one by one."""
         self.path = path
         self.lost = 0
         self._ports = ports
@@ -89,6 +102,8 @@ class EventReader:
         self._topics = Topics()
         self._early: dict[tuple[int, int], list[BrokerLegFrame]] = {}
         self._unread: list[str] = []
+        if carried is not None:
+            self._last, self._now_ns, self._streams, self._topics, self._early = carried
         self._find()
         if not self._unread:
             raise NotACapture(self.note or f"{path}: not a capture: it contains no .pcapng or .pcap file")
@@ -229,6 +244,10 @@ class EventReader:
         exchange.marks.changed = True
         notes = [comment for comment in leg.comments if not comment.startswith(MARK)]
         exchange.marks.set_leg(leg.frame.direction, BrokerLeg(leg.data, leg.frame.size - len(leg.data), notes))
+
+    def carry(self) -> CarriedEvents:
+        """What the next segment needs, after all events of this one."""
+        return CarriedEvents(self._last, self._now_ns, self._streams, self._topics, self._early)
 
     # progress
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...decoder import Exchange, Topics
 from ...decoder.connection.api_versions import PeerInfo
+from ...decoder.connection.topics import NAMING_APIS
 from ...decoder.filter import ColumnTest, Filter, Layout, Need
-from ...decoder.filter.entities import apis as apis_with
 from ...decoder.schema import facts
 from ..recording.index import (
     CARRIED,
@@ -207,7 +207,7 @@ class Selection:
         """Read the few exchanges that name topic ids, clients and brokers."""
         wanted = frozenset[int]()
         if self._topics:
-            wanted |= naming_apis()
+            wanted |= NAMING_APIS
         if Need.CONNECTION in self.filter.needs:
             wanted |= {_API_VERSIONS}
         stop = self.capture.starts[-1]
@@ -223,12 +223,6 @@ class Selection:
                     peer_infos = self._abouts.setdefault(self._recording(segment), {})
                     peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
         self._learned = stop
-
-
-@cache
-def naming_apis() -> frozenset[int]:
-    """The APIs whose responses may name topics beside their ids."""
-    return apis_with("response", "topic") & apis_with("response", "topic.id")
 
 
 def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Reports over a folder of tables (`tables.folder`): the same SQL for DuckDB on one machine and for Spark on a cluster.
+"""Reports over a folder of tables (`tables.output.folder`): the same SQL for DuckDB on one machine and for Spark on a cluster.
 
 `make(engine, ...)` computes them; an engine has `query(sql) -> rows`. `duck.Duck` needs no Java, `spark.engine.Spark` a session.
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import BarnabasError, install
 from ..reading.storage import Place, Remote, open_filesystem
-from ..tables.folder import Folder
+from ..tables.output.folder import Folder
 
 
 class MissingDuckDB(BarnabasError, ImportError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..reading.storage import Place, text
-from ..tables.folder import Folder
+from ..tables.output.folder import Folder
 from . import PipelineError
 
 if TYPE_CHECKING:

@@ -1,18 +1,15 @@
-"""The pipeline: captures in, a folder of Parquet tables out (`tables.folder`), each file of a capture once.
+"""The pipeline: captures in, a folder of Parquet tables out (`tables.output.folder`), each file of a capture once, in
+two stages (`steps`): landing, by file, and the tables of recordings.
 
 `run` reads what is new or has changed since the last run, on Spark, or with the master `none` in this process alone. A run that
 is killed leaves a folder that every reader can read; the next one completes it. `stream` follows recordings from checkpoint to
-checkpoint. Only one run writes to a folder at a time: a file lock guards it, in a store an object that is refreshed.
+checkpoint.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,92 +18,26 @@ from typing import TYPE_CHECKING, Any
 from .. import tables
 from ..reading.storage import Place, Remote, StorageError, place, text
 from ..tables.columns import numpy, pyarrow
-from ..tables.folder import DEFAULT, Done, Folder, todo
+from ..tables.output.folder import DEFAULT, Folder
+from ..tables.output.manifest import Done, todo
 from . import PipelineError
 from .connect import SCHEME
-from .session import check_installed, check_master, report_progress, session, shipped
+from .folder_lock import lock_output
+from .session import check_installed, check_master, session, shipped
+from .steps import InProcess, OnSpark, Progress, Steps, count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCK = ".barnabas.lock"
-_FRESH_SECONDS = 60.0
-"""A lock object older than this belongs to a killed run."""
-_REFRESH_SECONDS = 10.0
-
-
-@contextmanager
-def held(output: Place) -> Iterator[None]:
-    """Hold the folder, made if need be. Raises `PipelineError` where another run holds it."""
-    with _lock(output) if isinstance(output, Path) else _lease(output / LOCK):
-        yield
-
-
-@contextmanager
-def _lock(output: Path) -> Iterator[None]:
-    try:
-        output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(output / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise PipelineError(f"cannot write to {output}: {error.strerror}; choose another --output") from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise PipelineError(f"{output}: another pipeline run is writing there; wait for it") from error
-        yield
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _lease(lock: Remote) -> Iterator[None]:
-    """A store has no locks. Of two that start within a moment the one whose object was overwritten gives up."""
-    mine = os.urandom(16).hex().encode()
-    for each in lock.parent.files(deep=False):
-        if each.path == lock and time.time() - each.modified_ns / 1e9 < _FRESH_SECONDS:
-            raise PipelineError(
-                f"{lock.parent}: another pipeline run is writing there; wait for it, or, if it was killed, for "
-                f"{_FRESH_SECONDS:.0f} seconds"
-            )
-    lock.write(mine)
-    over = threading.Event()
-
-    def refresh() -> None:
-        while not over.wait(_REFRESH_SECONDS):
-            try:
-                if lock.read() == mine:
-                    lock.write(mine)
-            except OSError:  # the run itself finds out
-                continue
-
-    thread = threading.Thread(target=refresh, name="pipeline-lease", daemon=True)
-    thread.start()
-    try:
-        if lock.read() != mine:
-            raise PipelineError(f"{lock.parent}: another pipeline run has begun to write there; wait for it")
-        yield
-    finally:
-        over.set()
-        thread.join()
-        if lock.read() == mine:
-            lock.unlink(missing_ok=True)
-
-
-Progress = Callable[[str], None]
-Work = list[tuple[tables.Segment, Done | None]]
-
 NO_SPARK = "none"
 _CHECKPOINT = ".checkpoint"
 _QUICK_BYTES = 256 << 20  # below this a slower but sooner JVM is done first
-_JOB = 2000
-"""Files of one Spark job."""
 
 
 @dataclass(slots=True)
 class PipelineResult:
     """The result of a run, or of a dry run: files read, unchanged since the last run, still being written, left out with a line
-    each, rows removed of files that changed; what is not right with those read, a line each."""
+    each, rows removed of files that changed; what is not right with those read, a line each; recordings whose tables were made."""
 
     output: Place
     tables: tuple[str, ...]
@@ -117,13 +48,14 @@ class PipelineResult:
     removed: int = 0
     left_out: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    recordings: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `barnabas pipeline run --json` prints."""
         return {
             "output": str(self.output), "tables": list(self.tables), "read": self.read, "bytes": self.bytes,
             "unchanged": self.unchanged, "live": self.live, "removed": self.removed, "left_out": self.left_out,
-            "damaged": self.damaged,
+            "damaged": self.damaged, "recordings": self.recordings,
         }  # fmt: skip
 
 
@@ -134,6 +66,7 @@ def run(
     progress: Progress = lambda text: None,
     *,
     names: Iterable[str] = DEFAULT,
+    cluster: str = "",
     dry: bool = False,
     wheel: Path | None = None,
     conf: Mapping[str, str] | None = None,
@@ -144,7 +77,8 @@ def run(
     ``"local[2]"``, ``"spark://HOST:PORT"``, ``"sc://HOST:PORT"``, or ``"none"`` for this process without Spark. `wheel`, of this
     package, for the executors of a cluster, and `conf`, Spark's settings, are for a session that is started.
 
-    `progress` is called with one line per step. `dry`: write nothing, and start nothing. Raises `PipelineError`,
+    `cluster`: the cluster id of all these captures; else that which their responses give. `progress` is called with one line per
+    step. `dry`: write nothing, and start nothing. Raises `PipelineError`,
     `StorageError`, `FolderError` or `MissingLibrary` (all `BarnabasError`), if possible before Spark starts.
     """
     source, output = _place(source), _place(output)
@@ -158,22 +92,19 @@ def run(
         output, folder.names, len(plan.work), size, plan.unchanged, found.live, len(plan.gone), found.left_out
     )
     progress(
-        f"{_count(len(plan.work), 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
+        f"{count(len(plan.work), 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
     )
     if dry:
         return outcome
     with lock_output(folder):
         for old in plan.gone:
             folder.remove(old)
-        record = _row_recorder(folder, plan.work, progress if spark == NO_SPARK else lambda text: None)
-        if not plan.work:
-            pass
-        elif spark == NO_SPARK:
-            for segment, before in plan.work:
-                record(folder.write(segment, before), outcome)
-        else:
+        steps = Steps(folder, found.segments, plan.work, cluster, outcome)
+        if spark == NO_SPARK:
+            steps.take(InProcess(folder, progress))
+        elif steps.pending:
             with _session(spark, progress, size < _QUICK_BYTES, wheel, conf or {}) as there:
-                write(there, folder, plan.work, progress, lambda row: record(row, outcome))
+                steps.take(OnSpark(there, folder, progress))
                 if isinstance(spark, str):
                     progress("stopping Spark")
     return outcome
@@ -231,23 +162,6 @@ def _folder(output: Place, names: Iterable[str]) -> Folder:
         raise PipelineError(f"--tables: {error}") from error
 
 
-def _row_recorder(folder: Folder, work: Work, progress: Progress) -> Callable[[dict[str, Any], PipelineResult], None]:
-    """Count a file that was read, and report progress about once a second."""
-    count, last = 0, time.monotonic()
-
-    def record(row: dict[str, Any], outcome: PipelineResult) -> None:
-        nonlocal count, last
-        count += 1
-        folder.learn(row)
-        if row["status"] != "ok":
-            outcome.damaged.append(f"{row['path']}: {row['status']}: {row['detail'] or 'it ends early'}")
-        if time.monotonic() - last >= 1.0 and count < len(work):
-            last = time.monotonic()
-            progress(f"reading: {count} of {_count(len(work), 'file')}")
-
-    return record
-
-
 def _found(source: Place, done: dict[str, Done]) -> tables.Found:
     """The files to read. Raises `PipelineError` if there are none."""
     known = {}
@@ -274,26 +188,6 @@ def _found(source: Place, done: dict[str, Done]) -> tables.Found:
     raise PipelineError(f"{source}: it contains no capture; make one with: barnabas proxy --record {source}")
 
 
-def write(
-    spark: SparkSession,
-    folder: Folder,
-    work: Work,
-    progress: Progress = lambda text: None,
-    record: Callable[[dict[str, Any]], None] = lambda row: None,
-) -> None:
-    """Have Spark do it: a task per file. For a cluster, captures and folder are on storage that all its nodes share."""
-    from .pipeline_source import NAME, PipelineSource, packed
-
-    spark.dataSource.register(PipelineSource)
-    for start in range(0, len(work), _JOB):
-        frame = spark.read.format(NAME).options(
-            output=text(folder.path), tables=json.dumps(folder.names), plan=packed(work[start : start + _JOB])
-        ).load()  # fmt: skip
-        with report_progress(spark, lambda done, of: progress(f"reading: {done} of {_count(of, 'file')}")):
-            for row in frame.collect():
-                record(row.asDict())
-
-
 def stream(
     spark: SparkSession | str,
     source: str | Place,
@@ -301,6 +195,7 @@ def stream(
     progress: Progress = lambda text: None,
     *,
     names: Iterable[str] = DEFAULT,
+    cluster: str = "",
     checkpoint: Path | None = None,
     every: float = 10.0,
     once: bool = False,
@@ -323,10 +218,10 @@ def stream(
         raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give a folder with --checkpoint")
     folder = _folder(output, names)
     with lock_output(folder), _session(spark, progress, False, wheel, conf or {}) as there:
-        from .pipeline_source import NAME, PipelineSource
+        from .pipeline_source import NAME
 
-        there.dataSource.register(PipelineSource)
-        options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names)}
+        engine = OnSpark(there, folder, progress)
+        options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names), "cluster": cluster}
         frame = there.readStream.format(NAME).options(**options).load()
         kept = checkpoint.absolute() if checkpoint is not None else output / _CHECKPOINT
         writing = frame.writeStream.format("noop").option("checkpointLocation", str(kept))
@@ -338,27 +233,20 @@ def stream(
             while not query.awaitTermination(1):
                 last = query.lastProgress
                 if last is not None and last["batchId"] != batch:
-                    batch, count = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
-                    if count:
-                        progress(f"batch {batch}: {_count(count, 'file')}")
+                    batch, files = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
+                    if files:
+                        progress(f"batch {batch}: {count(files, 'file')}")
+                        _refine(folder, source, engine, progress)
+            _refine(folder, source, engine, progress)
         finally:
             if query.isActive:
                 query.stop()
         folder.done()  # what the tasks have put there
 
 
-@contextmanager
-def lock_output(folder: Folder) -> Iterator[None]:
-    """Hold the output folder for this run, made if need be, and clear what a killed run left there."""
-    output = folder.path
-    try:
-        with held(output):
-            folder.prepare()
-            yield
-            folder.finish()
-    except OSError as error:
-        raise PipelineError(f"cannot write to {output}: {error.strerror or error}; the next run continues from there") from error
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _refine(folder: Folder, source: Place, engine: OnSpark, progress: Progress) -> None:
+    """Make the tables of the recordings that a stream has read more of."""
+    outcome = PipelineResult(folder.path, folder.names)
+    Steps(folder, _found(source, folder.done()).segments, [], "", outcome).refine(engine)
+    for line in outcome.damaged:
+        progress(line)

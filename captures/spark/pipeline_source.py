@@ -1,4 +1,5 @@
-"""The pipeline's own data source: a task reads one file and writes its rows of all tables itself (`tables.folder`).
+"""The pipeline's own data source: a task reads one file, or makes the tables of one recording, and writes them itself
+(`tables.output.folder`).
 
 Only a line per file comes back through Spark, so no row of a table goes through the JVM. A task that Spark runs twice, at once
 or after a failure, writes the same files to the same places.
@@ -7,71 +8,89 @@ or after a failure, writes the same files to the same places.
 from __future__ import annotations
 
 import json
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .. import tables
-from ..reading.storage import Remote, place, text
-from ..tables.folder import Done, Folder, todo
-from .source import ReadMaxFiles, SupportsTriggerAvailableNow, ddl, most_files, readable_segments
+from ..tables.output.folder import Folder
+from ..tables.output.manifest import Done, todo
+from ..tables.output.recordings import Recording
+from ..tables.segments import Segment
+from .source import ReadMaxFiles, SupportsTriggerAvailableNow, most_files, readable_segments
+from .steps import Step, Work, lacking, unpacked, unpacked_file, unpacked_recording
 
 NAME = "barnabas-pipeline"
-_TABLE = "segments"
 _BATCH = "batch"
 
 
 class PipelineSource(DataSource):  # type: ignore[misc]
-    """Options: `path` (captures), `output` (the folder), `tables` (JSON), `plan` (of a batch: what to do, as `packed`)."""
+    """Options: `path` (captures), `output` (the folder), `tables` (JSON); of a batch `step` and `plan` (`steps.packed`); of a
+    stream `cluster`. A row per file or recording: its key, and what was done, as JSON."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        return ddl(_TABLE, tables.chosen(_TABLE))
+        return "key string, result string"
 
     def _folder(self) -> Folder:
         return Folder(self.options["output"], json.loads(self.options["tables"]))
 
     def reader(self, schema: StructType) -> _Reader:
-        return _Reader(self._folder(), self.options["plan"])
+        return _Reader(self._folder(), Step(self.options["step"]), self.options["plan"])
 
     def streamReader(self, schema: StructType) -> _Following:
-        return _Following(self._folder(), self.options["path"], most_files(self.options))
+        return _Following(self._folder(), self.options["path"], most_files(self.options), self.options.get("cluster", ""))
 
 
-class _Work(InputPartition):  # type: ignore[misc]
-    def __init__(self, segment: tables.Segment, before: Done | None) -> None:
+class _File(InputPartition):  # type: ignore[misc]
+    def __init__(self, segment: Segment, before: Done | None) -> None:
         super().__init__(segment.key)
         self.segment, self.before = segment, before
 
 
+class _Recording(InputPartition):  # type: ignore[misc]
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(recording.capture_id)
+        self.recording = recording
+
+
 class _Reader(DataSourceReader):  # type: ignore[misc]
-    def __init__(self, folder: Folder, plan: str) -> None:
-        self._folder, self._plan = folder, plan
+    def __init__(self, folder: Folder, step: Step, plan: str) -> None:
+        self._folder, self._step, self._plan = folder, step, plan
 
     def partitions(self) -> list[InputPartition]:
-        return [_Work(*each) for each in unpacked(self._plan)]
+        if self._step is Step.RECORDING:
+            return [_Recording(unpacked_recording(each)) for each in unpacked(self._plan)]
+        return [_File(*unpacked_file(each)) for each in unpacked(self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        yield _line(self._folder.write(partition.segment, partition.before))
+        if self._step is Step.RECORDING:
+            recording = partition.recording
+            notes = self._folder.write_recording(recording)
+            yield _line(recording.capture_id, {"capture_id": recording.capture_id, "notes": notes})
+        elif self._step is Step.WRITE:
+            yield _line(partition.segment.key, self._folder.write(partition.segment, partition.before))
+        else:
+            self._folder.look(partition.segment)
 
 
 class _Following(DataSourceStreamReader):  # type: ignore[misc]
     """The stream. What is done is in the folder, so the checkpoint only counts batches, and stays small for ever: a batch is
     what is to be done when it begins, and one that is done again after a kill finds what was left of it."""
 
-    def __init__(self, folder: Folder, path: str, most: int) -> None:
-        self._folder, self._path, self._most = folder, path, most
+    def __init__(self, folder: Folder, path: str, most: int, cluster: str) -> None:
+        self._folder, self._path, self._most, self._cluster = folder, path, most, cluster
         self._known: dict[tuple[str, int, int], tuple[str, int, bool]] = {}
         self._tried: dict[str, tuple[Any, ...]] = {}
+        self._late: set[str] | None = None
+        """Files to read again, because more is known now."""
         self._only: set[str] | None = None
+        self._segments: list[tables.Segment] = []
 
     def initialOffset(self) -> dict[str, int]:
         return {_BATCH: 0}
@@ -88,21 +107,36 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         work = self._work()[: self._most]
+        self._look(work)
+        self._late = (self._late or set()).difference(segment.key for segment, _ in work)
         self._tried |= {segment.key: _state(segment) for segment, _ in work}
-        return [_Work(*each) for each in work]
+        return [_File(*each) for each in work]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        yield _line(self._folder.write(partition.segment, partition.before))
+        yield _line(partition.segment.key, self._folder.write(partition.segment, partition.before))
 
-    def _work(self) -> list[tuple[tables.Segment, Done | None]]:
+    def _look(self, work: Work) -> None:
+        """Learn what these files say before their rows are written."""
+        for segment, _ in work:
+            if not segment.foreign:
+                self._folder.look(segment)
+        captures = [segment.capture_id for segment, _ in work]
+        named = self._folder.context.merge(captures, self._cluster)
+        self._late = (self._late or set()) | {segment.key for segment, _ in lacking(self._folder, self._segments, named)}
+
+    def _work(self) -> Work:
         """The files to read, without those just read and unchanged."""
         found, self._known = readable_segments([self._path], self._known)
-        work = todo(found.segments, self._folder.done()).work
-        return [
-            each
-            for each in work
-            if self._tried.get(each[0].key) != _state(each[0]) and (self._only is None or each[0].key in self._only)
-        ]
+        self._segments = found.segments
+        done = self._folder.done()
+        work = todo(found.segments, done).work
+        if self._late is None:  # a stream that goes on
+            known = set(self._folder.context.read().topics)
+            self._late = {segment.key for segment, _ in lacking(self._folder, found.segments, known)}
+        new = {segment.key for segment, _ in work}
+        late = [(s, done[s.key]) for s in found.segments if s.key in self._late and s.key in done and s.key not in new]
+        tried = (each for each in work if self._tried.get(each[0].key) != _state(each[0]))
+        return [each for each in (*tried, *late) if self._only is None or each[0].key in self._only]
 
 
 if SupportsTriggerAvailableNow is not None:
@@ -113,25 +147,7 @@ def _state(segment: tables.Segment) -> tuple[Any, ...]:
     return segment.size, segment.modified_ns, segment.follows
 
 
-def _line(row: dict[str, Any]) -> Any:
+def _line(key: str, result: dict[str, Any]) -> Any:
     from ..tables.columns import pyarrow
 
-    return pyarrow().RecordBatch.from_pylist([row], schema=tables.schema(_TABLE))
-
-
-def packed(work: list[tuple[tables.Segment, Done | None]]) -> str:
-    """The work as text: the tasks are made where Spark's driver is, which may be another machine."""
-    plain = [[_plain(segment), None if before is None else list(before)] for segment, before in work]
-    return b64encode(zlib.compress(json.dumps(plain).encode("utf-8", "surrogatepass"))).decode()
-
-
-def unpacked(plan: str) -> Iterator[tuple[tables.Segment, Done | None]]:
-    """The inverse of `packed`."""
-    for segment, before in json.loads(zlib.decompress(b64decode(plan)).decode("utf-8", "surrogatepass")):
-        found = tables.Segment(*segment)
-        follows = None if found.follows is None else place(found.follows)
-        yield found._replace(path=place(found.path), follows=follows), None if before is None else Done(*before)
-
-
-def _plain(segment: tables.Segment) -> list[Any]:
-    return [text(each) if isinstance(each, (Path, Remote)) else each for each in segment]
+    return pyarrow().RecordBatch.from_pydict({"key": [key], "result": [json.dumps(result)]})

@@ -249,7 +249,7 @@ def _executors_have_it(spark: SparkSession) -> bool:
 
     try:
         (row,) = spark.range(1).mapInArrow(found, "version string").collect()
-    except PySparkException:  # the import failed there
+    except PySparkException:  # the import failed there, or pandas is missing here, which Spark wants for this
         return False
     return bool(row["version"] == wanted)
 

@@ -26,6 +26,7 @@ from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, 
 from ...decoder.schema import facts
 from ..native.accelerator import native
 from ..pcap.packets import MAX_PAYLOAD
+from ..reading.context import Origin
 from ..recording.index import CARRIED, CHANGED, CUT, NOTED, SURPLUS, UNDECODED, Index
 from . import bodies
 from .body_tables import BATCHES, RECORD_API_KEYS, THROTTLE_TIME, THROTTLES, has_throttle_time
@@ -102,13 +103,12 @@ def _begins(data: mmap.mmap, offsets: Any, sizes: Any) -> tuple[Any, Any]:
 
 
 class BulkReader:
-    """Makes batches of some of the `TABLES` of a sound segment, whose bytes are `data`. `names`: capture_id and segment;
-    `topics` names topic ids."""
+    """Makes batches of some of the `TABLES` of a sound segment, whose bytes are `data`. `topics` names topic ids."""
 
     def __init__(
-        self, data: mmap.mmap, index: Index, names: tuple[str, str], options: Sequence[Options], topics: Topics
+        self, data: mmap.mmap, index: Index, origin: Origin, options: Sequence[Options], topics: Topics
     ) -> None:
-        self._data, self._index, self._names, self._topics = data, index, names, topics
+        self._data, self._index, self._origin, self._topics = data, index, origin, topics
         self._columns = {each.table.name: each.columns for each in options}
         self._ways: list[HalfConversation] = []
         self._known: dict[tuple[bool, int, int], int] = {}
@@ -147,7 +147,7 @@ class BulkReader:
         waits = (throttled > 0) & ~left[owner]
         for name, columns in self._columns.items():
             at = owner[waits] if name == THROTTLES.name else owner[good["frame"]]
-            mine = records[at], numbers[at], self._names
+            mine = records[at], numbers[at], self._origin
             if name == THROTTLES.name:
                 batch: HeaderBatch = _ThrottleColumns(self._index, *mine, throttled[waits])
             else:
@@ -229,8 +229,8 @@ def _batch(made: HeaderBatch, columns: Sequence[Column]) -> Any:
 class _ThrottleColumns(HeaderBatch):
     """Rows of throttle times as Arrow columns."""
 
-    def __init__(self, index: Index, records: Any, numbers: Any, names: tuple[str, str], times: Any) -> None:
-        super().__init__(pyarrow(), numpy(), index, records, numbers, names)
+    def __init__(self, index: Index, records: Any, numbers: Any, origin: Origin, times: Any) -> None:
+        super().__init__(pyarrow(), numpy(), index, records, numbers, origin)
         self._times = times
 
     def _throttle_ms(self) -> Any:
@@ -253,13 +253,13 @@ class _BatchColumns(HeaderBatch):
         index: Index,
         records: Any,
         numbers: Any,
-        names: tuple[str, str],
+        origin: Origin,
         rows: Any,
         requests: Any,
         data: Any,
         topics: _Names,
     ) -> None:
-        super().__init__(pyarrow(), numpy(), index, records, numbers, names)
+        super().__init__(pyarrow(), numpy(), index, records, numbers, origin)
         self._rows, self._requests, self._data, self._topic_names = rows, requests, data, topics
         self._cut = rows["cut"] != 0
 

@@ -67,10 +67,14 @@ NUMBER = (
     Column("segment", "string", "file name of the segment, without `.part`"),
     Column("number", "int64", "place in the segment's index, from 0; (`capture_id`, `segment`, `number`) names an exchange"),
 )
+CLUSTER = Column("cluster_id", "string", "of the cluster, by Metadata or DescribeCluster responses; null if unknown", null=True)
+BROKER_ID = Column("broker_id", "int32", "node id of the broker, by such a response that lists its address; null if unknown", null=True)
 ENDS = (
     Column("connection", "int64", "number of the connection in its recording"),
     Column("client", "string", "`host:port` of the client; empty when not known"),
     Column("broker", "string", "`host:port` of the broker; empty when not known"),
+    BROKER_ID,
+    CLUSTER,
 )
 RECORDING = Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name")
 SOFTWARE = (

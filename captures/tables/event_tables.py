@@ -9,13 +9,16 @@ from ...decoder import Exchange, ExchangeDone, RequestSeen, State
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
-from .columns import ENDS, RECORDING, Column, Table
+from ..reading.context import Origin
+from .columns import BROKER_ID, CLUSTER, ENDS, RECORDING, Column, Table
 
 HAPPENINGS = Table(
     "happenings",
     "happening: the start and end of a connection, a request, an answer, bytes that are not frames, bytes that are missing",
     (
         RECORDING,
+        CLUSTER,
+        BROKER_ID,
         Column("time_ns", "int64", "of its first byte, nanoseconds since the epoch"),
         ENDS[0],
         Column("happening", "string", "`opened`, `request`, `done`, `stray`, `missing` or `closed`"),
@@ -39,6 +42,7 @@ FINDINGS = Table(
     "finding, the worst first",
     (
         RECORDING,
+        CLUSTER,
         Column("id", "string", "the detector, such as `unsupported-version`"),
         Column("severity", "string", "`high`, `medium`, `low` or `info`"),
         Column("seen", "string", "what was seen"),
@@ -54,9 +58,26 @@ FINDINGS = Table(
 _EMPTY = {column.name: None for column in HAPPENINGS.columns}
 
 
-def event_rows(events: Iterable[ConnectionEvent], capture_id: str) -> Iterator[dict[str, Any]]:
-    for event in events:
-        yield {**_EMPTY, "capture_id": capture_id, **_row(event)}
+class EventRows:
+    """The rows of `happenings`. The cluster and id of a broker hold for all events of its connection."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._brokers: dict[int, dict[str, Any]] = {}
+
+    def row(self, event: ConnectionEvent) -> dict[str, Any]:
+        """The row of an event."""
+        row = _row(event)
+        broker = self._brokers.get(row["connection"])
+        if broker is None and row.get("broker") is not None:
+            broker = self._brokers[row["connection"]] = self._origin.context.broker(row["broker"])._asdict()
+        if isinstance(event, Closed):
+            self._brokers.pop(event.connection, None)
+        return {**_EMPTY, "capture_id": self._origin.capture_id, **(broker or {}), **row}
+
+
+def event_rows(events: Iterable[ConnectionEvent], origin: Origin) -> Iterator[dict[str, Any]]:
+    return map(EventRows(origin).row, events)
 
 
 def _row(event: ConnectionEvent) -> dict[str, Any]:
@@ -132,19 +153,22 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
 
 
 def finding_rows(
-    events: Iterable[ConnectionEvent], capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+    events: Iterable[ConnectionEvent], origin: Origin, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows; with `wanted`, the findings of which a linked exchange passes."""
     inspector = Inspector()
     for event in events:
         inspector.feed(event)
-    yield from findings_of(inspector, capture_id, wanted)
+    yield from findings_of(inspector, origin, wanted)
 
 
 def findings_of(
-    inspector: Inspector, capture_id: str, wanted: Callable[[Exchange], bool] | None = None
+    inspector: Inspector, origin: Origin, wanted: Callable[[Exchange], bool] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The rows of what an inspector has found."""
+    context = origin.context
     for finding in inspector.findings():
         if wanted is None or any(map(wanted, finding.exchanges)):
-            yield {"capture_id": capture_id, **finding.to_dict()}
+            broker = finding.about.get("broker")
+            cluster_id = context.broker(broker).cluster_id if isinstance(broker, str) else context.cluster_id
+            yield {"capture_id": origin.capture_id, "cluster_id": cluster_id, **finding.to_dict()}

@@ -12,6 +12,7 @@ from typing import Any
 from ...decoder import State
 from ...decoder.schema import facts
 from ..reading.capture import Row
+from ..reading.context import Broker, Origin
 from ..recording.index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
 from .columns import ENDS, KEY, NUMBER, Column, Table, numpy, pyarrow, schema_of
 
@@ -72,6 +73,7 @@ FRAMES = Table(
         Column("undecoded", "bool", "a frame of the exchange could not be decoded"),
     ),
 )
+_OF_PLACE = ("capture_id", "segment", "number", *Broker._fields)
 _SAME = [column.name for column in KEY] + ["api_key"]
 _NEAR = 1 << 16
 """Numbers that lie so close together are put in order without being sorted."""
@@ -79,7 +81,7 @@ BODIES = ("request", "response", "embedded")
 """The columns for which an exchange has to be decoded."""
 
 
-def exchange_row(row: Row, capture_id: str, segment: str, number: int) -> dict[str, Any]:
+def exchange_row(row: Row, capture_id: str, segment: str, number: int, broker: Broker) -> dict[str, Any]:
     """The columns but for the bodies."""
     return {
         "capture_id": capture_id,
@@ -89,6 +91,8 @@ def exchange_row(row: Row, capture_id: str, segment: str, number: int) -> dict[s
         "connection": row.connection,
         "client": row.client,
         "broker": row.broker,
+        "broker_id": broker.broker_id,
+        "cluster_id": broker.cluster_id,
         "api": row.api,
         "api_key": row.api_key,
         "api_version": row.api_version,
@@ -105,10 +109,11 @@ def exchange_row(row: Row, capture_id: str, segment: str, number: int) -> dict[s
     }
 
 
-def frame_rows(row: Row, capture_id: str, segment: str, number: int) -> Iterator[dict[str, Any]]:
+def frame_rows(row: Row, capture_id: str, segment: str, number: int, broker: Broker) -> Iterator[dict[str, Any]]:
     """The rows of an exchange."""
-    known = {name: getattr(row, name) for name in _SAME if name not in ("capture_id", "segment", "number")}
+    known = {name: getattr(row, name) for name in _SAME if name not in _OF_PLACE}
     known |= {"capture_id": capture_id, "segment": segment, "number": number, "undecoded": row.undecoded}
+    known |= broker._asdict()
     if row.request_offset is not None:
         yield {**known, "direction": "request", "size": row.request_size}
     if row.response_offset is not None:
@@ -117,27 +122,27 @@ def frame_rows(row: Row, capture_id: str, segment: str, number: int) -> Iterator
 
 
 def exchange_batches(
-    index: Index, names: tuple[str, str], numbers: Any, columns: Sequence[Column], batch_rows: int
+    index: Index, origin: Origin, numbers: Any, columns: Sequence[Column], batch_rows: int
 ) -> Iterator[Any]:
-    """`pyarrow.RecordBatch`es of these records of an index. `names`: capture_id and segment; no bodies."""
-    return batches_by(HeaderBatch, index, names, numbers, columns, batch_rows)
+    """`pyarrow.RecordBatch`es of these records of an index; no bodies."""
+    return batches_by(HeaderBatch, index, origin, numbers, columns, batch_rows)
 
 
 def frame_batches(
-    index: Index, names: tuple[str, str], numbers: Any, columns: Sequence[Column], batch_rows: int
+    index: Index, origin: Origin, numbers: Any, columns: Sequence[Column], batch_rows: int
 ) -> Iterator[Any]:
     """`pyarrow.RecordBatch`es: all requests of these records of an index, then all responses."""
     np = numpy()
     numbers = np.asarray(numbers, dtype=np.int64)
     for kind, offset in ((_Requests, "request_offset"), (_Responses, "response_offset")):
         there = index.array()[offset][numbers] >= 0
-        yield from batches_by(kind, index, names, numbers[there], columns, batch_rows)
+        yield from batches_by(kind, index, origin, numbers[there], columns, batch_rows)
 
 
 def batches_by(
     kind: type[HeaderBatch],
     index: Index,
-    names: tuple[str, str],
+    origin: Origin,
     numbers: Any,
     columns: Sequence[Column],
     batch_rows: int,
@@ -150,7 +155,7 @@ def batches_by(
         first, last = int(some[0]), int(some[-1])
         # Nearly always all that lie between: then nothing is copied but the columns.
         between = records[first : last + 1] if last - first + 1 == len(some) else records[some]
-        batch = kind(pa, np, index, between, some, names)
+        batch = kind(pa, np, index, between, some, origin)
         arrays = [batch.column(column.name).cast(fields.field(column.name).type) for column in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=fields)
 
@@ -158,16 +163,16 @@ def batches_by(
 class HeaderBatch:
     """Some records of an index as Arrow columns."""
 
-    def __init__(self, pa: Any, np: Any, index: Index, records: Any, numbers: Any, names: tuple[str, str]) -> None:
+    def __init__(self, pa: Any, np: Any, index: Index, records: Any, numbers: Any, origin: Origin) -> None:
         self._pa, self._np, self._index, self._records, self._numbers = pa, np, index, records, numbers
-        self._names = names
+        self._origin = origin
         self._states = records["flags"] & STATE_MASK
 
     def column(self, name: str) -> Any:
         """The Arrow array of a column of the table; its type may still be wider than the declared one."""
         pa, records = self._pa, self._records
         if name in ("capture_id", "segment"):
-            return pa.repeat(self._names[name == "segment"], len(records))
+            return pa.repeat(self._origin.segment if name == "segment" else self._origin.capture_id, len(records))
         special: Callable[[], Any] | None = getattr(self, f"_{name}", None)
         if special is not None:
             return special()
@@ -190,8 +195,8 @@ class HeaderBatch:
     def _response_size(self) -> Any:
         return self._pa.array(self._sizes("response"), mask=self._records["response_offset"] < 0)
 
-    def _named(self, values: Any, name: Callable[[int], str | None]) -> Any:
-        """Strings for numbers: each different number is looked up once."""
+    def _named(self, values: Any, name: Callable[[int], str | int | None], kind: Any = None) -> Any:
+        """Strings for numbers, or other values of an Arrow type `kind`: each different number is looked up once."""
         np = self._np
         low = int(values.min()) if len(values) else 0
         if len(values) and int(values.max()) - low < _NEAR:  # no need to sort
@@ -205,7 +210,7 @@ class HeaderBatch:
         else:
             different, places = np.unique(values, return_inverse=True)
             places = places.reshape(-1)
-        texts = self._pa.array([name(int(value)) for value in different], self._pa.string())
+        texts = self._pa.array([name(int(value)) for value in different], kind or self._pa.string())
         return texts.take(self._pa.array(places))
 
     def _client(self) -> Any:
@@ -215,6 +220,16 @@ class HeaderBatch:
     def _broker(self) -> Any:
         ends = self._index.connections
         return self._named(self._records["connection"], lambda n: ends[n].broker if n in ends else "")
+
+    def _broker_id(self) -> Any:
+        return self._named(self._records["connection"], lambda n: self._broker_of(n).broker_id, self._pa.int32())
+
+    def _cluster_id(self) -> Any:
+        return self._named(self._records["connection"], lambda n: self._broker_of(n).cluster_id)
+
+    def _broker_of(self, connection: int) -> Broker:
+        ends = self._index.connections.get(connection)
+        return self._origin.context.broker(ends.broker if ends is not None else "")
 
     def _client_id(self) -> Any:
         return self._named(self._records["client_id"], self._index.string)

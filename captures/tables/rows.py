@@ -16,6 +16,7 @@ from ...decoder.codec.present import RECORD_APIS
 from ...decoder.filter import Filter, compile
 from ...decoder.values import SchemaSource
 from ..reading.capture import Capture, Row
+from ..reading.context import Broker, Context, Origin, contexts_of, merged, recording_of
 from ..reading.events import EventReader
 from ..reading.selection import IndexColumns, Selection
 from .body_tables import (
@@ -109,20 +110,21 @@ class Options:
         """Whether exchanges are read and decoded for it."""
         return self._decoded or self.table.name not in OF_INDEX
 
-    def rows(self, row: Row, place: tuple[str, str, int], read: Callable[[], Exchange]) -> Iterator[dict[str, Any]]:
-        """The rows of one exchange. `place`: capture_id, segment and number; `read` reads it back."""
+    def rows(self, row: Row, origin: Origin, number: int, read: Callable[[], Exchange]) -> Iterator[dict[str, Any]]:
+        """The rows of one exchange. `number`: its place in the file's index; `read` reads it back."""
+        broker = origin.context.broker(row.broker)
         if self.table.name == EXCHANGES.name:
-            found = exchange_row(row, *place)
+            found = exchange_row(row, origin.capture_id, origin.segment, number, broker)
             if self._decoded:
                 shown = read().to_dict(values=self.values, schemas=self.schemas)
                 found |= {name: shown.get(name) for name in BODIES}
             yield found
             return
         if self.table.name == FRAMES.name:
-            yield from frame_rows(row, *place)
+            yield from frame_rows(row, origin.capture_id, origin.segment, number, broker)
             return
         exchange = read()
-        key = dict(zip(_KEY, (*place, *_of(row)), strict=True))
+        key = dict(zip(_KEY, (origin.capture_id, origin.segment, number, *_of(row, broker)), strict=True))
         if self.table.name == RECORDS.name:
             inner: Iterable[dict[str, Any]] = record_rows(exchange, self.names, self.values, self.schemas)
         else:
@@ -134,9 +136,10 @@ class Options:
 _KEY = [column.name for column in KEY]
 
 
-def _of(row: Row) -> tuple[Any, ...]:
+def _of(row: Row, broker: Broker) -> tuple[Any, ...]:
     return (
-        row.time_ns, row.connection, row.client, row.broker, row.api, row.api_version, row.correlation_id, row.client_id
+        row.time_ns, row.connection, row.client, row.broker, broker.broker_id, broker.cluster_id, row.api, row.api_version,
+        row.correlation_id, row.client_id,
     )  # fmt: skip
 
 
@@ -154,6 +157,7 @@ class Rows:
         self.total = sum(segment.size for segment in capture.segments)
         self.notes: list[str] = []
         self._capture, self._options, self._wanted = capture, options, wanted
+        self._contexts = contexts_of(capture)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self._options.table.name == SEGMENTS.name:
@@ -161,13 +165,15 @@ class Rows:
         return self._of_exchanges() if self._options.table.name in _OF_EXCHANGES else self._from_events()
 
     def _of_exchanges(self) -> Iterator[dict[str, Any]]:
-        capture, options = self._capture, self._options
-        selection = Selection(capture, self._wanted or EVERYTHING, topics=options.table.name != EXCHANGES.name)
+        capture, options, contexts = self._capture, self._options, self._contexts
+        selection = Selection(capture, self._wanted or EVERYTHING)
+        selection.topics = next(iter(contexts.values())).topics
         rows = capture.rows()
         unread = 0
         for segment, file in enumerate(capture.segments):
             first, behind = capture.starts[segment : segment + 2]
-            names = (file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part"))
+            capture_id, name = file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part")
+            origin = Origin(capture_id, name, contexts[recording_of(capture, segment)])
             before = self.done
             times = array("q", (t for (t,) in IndexColumns(file.index).tuples(("time_ns",), 0, behind - first)))
             # The sort is stable: equal times keep the order of the index.
@@ -177,7 +183,7 @@ class Rows:
                     continue
                 self.done = before + int(file.size * (number - first) / max(behind - first, 1))
                 try:
-                    yield from options.rows(row, (*names, number - first), partial(selection.exchange, number))
+                    yield from options.rows(row, origin, number - first, partial(selection.exchange, number))
                 except ValueError:  # the bytes do not match the index
                     unread += 1
             self.done = before + file.size
@@ -192,15 +198,20 @@ class Rows:
             numbers = range(first, behind) if selection is None else sorted(selection.rows(start=first, stop=behind))
             if selection is not None and not numbers:
                 continue
-            names = (file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part"))
-            yield file_row(file, names, exchange_counts(file, [number - first for number in numbers], 0))
+            capture_id, name = file.own.recording if file.own else file.path.name, file.path.name.removesuffix(".part")
+            origin = Origin(capture_id, name, self._contexts[recording_of(capture, segment)])
+            yield file_row(file, origin, exchange_counts(file, [number - first for number in numbers], 0))
             self.done += file.size
 
     def _from_events(self) -> Iterator[dict[str, Any]]:
         reader = EventReader(self._capture.path)
         recordings = {segment.own.recording if segment.own else None for segment in self._capture.segments}
         name = recordings.pop() if len(recordings) == 1 else None
-        yield from _rows_of(self._options.table, self._counted(reader), name or self._capture.path.name, self._test())
+        brokers: dict[str, Broker] = {}
+        for context in self._contexts.values():
+            brokers = merged(brokers, context.brokers)
+        origin = Origin(name or self._capture.path.name, "", Context(brokers))
+        yield from _rows_of(self._options.table, self._counted(reader), origin, self._test())
 
     def _counted(self, reader: EventReader) -> Iterator[Any]:
         for part in (reader.read, reader.end):
@@ -214,8 +225,8 @@ class Rows:
 
 
 def _rows_of(
-    table: Table, events: Iterator[Any], name: str, wanted: Callable[[Exchange], bool] | None
+    table: Table, events: Iterator[Any], origin: Origin, wanted: Callable[[Exchange], bool] | None
 ) -> Iterator[Any]:
     if table.name == HAPPENINGS.name:
-        return event_rows(events, name)
-    return _FROM_EVENTS[table.name](events, name, wanted)
+        return event_rows(events, origin)
+    return _FROM_EVENTS[table.name](events, origin, wanted)

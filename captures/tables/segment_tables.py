@@ -34,17 +34,18 @@ from ...diagnostics import contained
 from ..native.accelerator import native
 from ..pcap.pcapng import NotACapture
 from ..reading.capture import Capture
+from ..reading.context import Context, Origin, contexts_of, recording_of
 from ..reading.damage import CheckedSpan, spans
 from ..reading.events import EventReader
-from ..reading.reader import CaptureFile
+from ..reading.reader import CaptureFile, RequestKey
 from ..reading.segment_map import IndexMismatch, SegmentMap
-from ..reading.selection import Selection, naming_apis
+from ..reading.selection import Selection
 from ..recording.index import CLOSED, CONTINUED
-from . import bodies, bulk_batches
+from . import bulk_batches
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES
 from .columns import BATCH_ROWS, Batches, numpy, pyarrow
 from .connections import CONNECTIONS, ConnectionRows, connections_of_index
-from .event_tables import FINDINGS, HAPPENINGS, event_rows, findings_of
+from .event_tables import FINDINGS, HAPPENINGS, EventRows, findings_of
 from .index_tables import EXCHANGES, exchange_batches, frame_batches
 from .rows import EVERYTHING, OF_INDEX, Options
 from .segments import (
@@ -58,22 +59,23 @@ from .segments import (
     successor,
     unreadable_row,
 )
-from .version_table import VERSIONS, versions_of_index
+from .version_table import PARTIAL_VERSIONS, VERSIONS, partial_versions, versions_of_index
 
 _FROM_EVENTS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
 _API_VERSIONS = facts.api_key("ApiVersions")
 _MANY = 500
 """From so many exchanges on, checking the whole segment for damage pays off."""
-_NAMELESS = (GROUPS.name, THROTTLES.name)
-"""Tables that name no topics."""
+_OF_CONTEXT = {"cluster_id", "broker_id", "topic"}
+"""Columns that need what other exchanges say."""
 
 
 class SegmentTables:
     """The tables of one file: iterate over it for `(table, pyarrow.RecordBatch)`.
 
-    `options`: which tables and columns, each table once. `wanted`: only what comes of exchanges that pass. `follows`: the
-    next segment of the recording, where that is known; it is looked for beside the file otherwise. `capture_id`: another
-    name for a foreign capture than that of its file. Raises MissingLibrary.
+    `options`: which tables and columns, each table once; for the pipeline also the partial ones. `wanted`: only what comes of
+    exchanges that pass. `follows`: the next segment of the recording, where that is known; it is looked for beside the file
+    otherwise. `capture_id`: another name for a foreign capture than that of its file. `context`: what is known about the
+    recording; else what this file says. Raises MissingLibrary.
     """
 
     def __init__(
@@ -84,11 +86,15 @@ class SegmentTables:
         *,
         follows: Path | None = None,
         capture_id: str = "",
+        context: Context | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         numpy()
         self._path, self._wanted, self._follows, self._batch_rows = path, wanted, follows, batch_rows
         self._capture_id = capture_id
+        self._given = context
+        self.context = Context() if context is None else context
+        """What is known about the recording, once rows are read."""
         self._options = {each.table.name: each for each in options}
         self._gathered = {each.table.name: Batches(each.columns, batch_rows) for each in options}
         self._faults: list[str] = []
@@ -101,17 +107,24 @@ class SegmentTables:
             capture = Capture(self._path)
         except (NotACapture, OSError) as error:
             why = str(error) if isinstance(error, NotACapture) or not error.strerror else error.strerror
-            yield from self._rest([unreadable_row(self._path, self._names(None), why)])
+            yield from self._rest([unreadable_row(self._path, self._origin(None), why)])
             return
         with capture:
             yield from self._opened(capture)
 
-    def _names(self, recording: str | None) -> tuple[str, str]:
-        return recording or self._capture_id or self._path.name, self._path.name.removesuffix(".part")
+    def _origin(self, recording: str | None) -> Origin:
+        return Origin(recording or self._capture_id or self._path.name, self._path.name.removesuffix(".part"), self.context)
+
+    def _learn(self, capture: Capture) -> None:
+        """Learn what this file says, unless that is known, or no column needs it."""
+        known = self._given is not None and capture.segments[0].own is not None
+        if not known and any(table.names & _OF_CONTEXT for table in self._options.values()):
+            self.context = contexts_of(capture, self._given)[recording_of(capture, 0)]
 
     def _opened(self, capture: Capture) -> Iterator[tuple[str, Any]]:
         file = capture.segments[0]
-        names = self._names(file.own.recording if file.own else None)
+        self._learn(capture)
+        origin = self._origin(file.own.recording if file.own else None)
         fault = file.fault
         after = self._after(file)
         np = numpy()
@@ -120,23 +133,24 @@ class SegmentTables:
         goes_on = flags & CONTINUED != 0
         if after:
             numbers = numbers[~goes_on]
-        selection = Selection(capture, self._wanted or EVERYTHING, topics=self._wanted is not None)
+        selection = Selection(capture, self._wanted or EVERYTHING)
+        selection.topics = origin.context.topics
         if self._wanted is not None:
             passing = np.fromiter(selection.rows(), dtype=np.int64)
             numbers = np.intersect1d(numbers, passing)
         for name, table in self._options.items():
             if name in OF_INDEX and not table.decoded:
                 make = exchange_batches if name == EXCHANGES.name else frame_batches
-                for batch in make(file.index, names, numbers, table.columns, self._batch_rows):
+                for batch in make(file.index, origin, numbers, table.columns, self._batch_rows):
                     yield name, batch
-        yield from self._bodies(capture, selection, names, numbers)
-        yield from self._versions(capture, names[0], numbers)
-        yield from self._from_events(capture, names[0])
+        yield from self._bodies(capture, selection, origin, numbers)
+        yield from self._versions(capture, origin, numbers)
+        yield from self._from_events(capture, origin, numbers, goes_on if after else None)
         if SEGMENTS.name not in self._options:  # to know it, all of the file has to be read
             yield from self._rest([])
             return
         counts = exchange_counts(file, numbers, 0 if after else int(goes_on.sum()))
-        row = file_row(file, names, counts, self._spans)
+        row = file_row(file, origin, counts, self._spans)
         if fault and not row["detail"]:
             row["detail"] = fault
         row["detail"] = "; ".join(part for part in (row["detail"], *self._faults) if part) or None
@@ -166,22 +180,23 @@ class SegmentTables:
                 yield name, gathered.take()
 
     def _bodies(
-        self, capture: Capture, selection: Selection, names: tuple[str, str], numbers: Any
+        self, capture: Capture, selection: Selection, origin: Origin, numbers: Any
     ) -> Iterator[tuple[str, Any]]:
-        without = (*_FROM_EVENTS, SEGMENTS.name, VERSIONS.name)
+        without = (*_FROM_EVENTS, SEGMENTS.name, VERSIONS.name, PARTIAL_VERSIONS.name)
         chosen = [table for name, table in self._options.items() if table.decoded and name not in without]
         sound = SEGMENTS.name in self._options
-        reading = _BodyTables(self._path, capture, selection, names, chosen, self._gathered, sound)
-        yield from reading.rows(numbers, self._wanted is None)
+        reading = _BodyTables(self._path, capture, selection, origin, chosen, self._gathered, sound)
+        yield from reading.rows(numbers)
         self._spans = reading.spans
         if reading.unread:
             self._faults.append(f"{reading.unread} exchange{'s' * (reading.unread != 1)} cannot be read back")
 
     # what happened
 
-    def _versions(self, capture: Capture, name: str, numbers: Any) -> Iterator[tuple[str, Any]]:
+    def _versions(self, capture: Capture, origin: Origin, numbers: Any) -> Iterator[tuple[str, Any]]:
         """The rows of `versions`, counted in the index; only the requests by which clients ask for versions are read."""
-        if VERSIONS.name not in self._options:
+        asked = [each for each in (VERSIONS.name, PARTIAL_VERSIONS.name) if each in self._options]
+        if not asked:
             return
         index = capture.segments[0].index
         peer_infos: dict[int, PeerInfo] = {}
@@ -193,21 +208,24 @@ class SegmentTables:
             except Exception as error:  # damaged bytes, or a fault of the decoder: then less is known of its software
                 contained("reading the versions that a client asked for", error)
         if index.count:
-            yield from self._gather((VERSIONS.name, row) for row in versions_of_index(index, numbers, peer_infos, name))
+            for name in asked:
+                make = versions_of_index if name == VERSIONS.name else partial_versions
+                yield from self._gather((name, row) for row in make(index, numbers, peer_infos, origin))
 
-    def _from_events(self, capture: Capture, name: str) -> Iterator[tuple[str, Any]]:
+    def _from_events(self, capture: Capture, origin: Origin, numbers: Any, goes_on: Any) -> Iterator[tuple[str, Any]]:
         """Connections, findings and happenings; connections by the index where it is like the file."""
         asked = [each for each in _FROM_EVENTS if each in self._options]
         wanted = None if self._wanted is None else Selection(capture, self._wanted).filter
         if CONNECTIONS.name in asked and wanted is None:
-            rows = _connections_of_index(capture, name)
+            rows = _connections_of_index(capture, origin, numbers)
             if rows is not None:
                 asked.remove(CONNECTIONS.name)
                 yield from self._gather((CONNECTIONS.name, row) for row in rows)
         if not asked:
             return
         try:
-            yield from self._gather(self._of_packets(name, asked, wanted))
+            elsewhere = set() if goes_on is None else _keys(capture.segments[0].index.array()[goes_on])
+            yield from self._gather(self._of_packets(origin, asked, wanted, elsewhere))
         except Exception as error:  # a fault of the decoder must not end a run over thousands of files
             contained("reading the events of a segment", error, reported=True)
             self._faults.append(f"not complete: {type(error).__name__}: {error}")
@@ -219,29 +237,35 @@ class SegmentTables:
                 yield table, self._gathered[table].take()
 
     def _of_packets(
-        self, name: str, asked: list[str], wanted: Callable[[Exchange], bool] | None
+        self, origin: Origin, asked: list[str], wanted: Callable[[Exchange], bool] | None, elsewhere: set[RequestKey]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """The rows of these tables in one pass over the packets."""
-        connections = ConnectionRows(name, wanted) if CONNECTIONS.name in asked else None
+        connections = ConnectionRows(origin, wanted, elsewhere) if CONNECTIONS.name in asked else None
+        happenings = EventRows(origin) if HAPPENINGS.name in asked else None
         inspector = Inspector() if FINDINGS.name in asked else None
         reader = EventReader(self._path)
         for event in chain(reader.read(), reader.end()):
             if inspector is not None:
                 inspector.feed(event)
-            if HAPPENINGS.name in asked:
-                yield from ((HAPPENINGS.name, row) for row in event_rows((event,), name))
+            if happenings is not None:
+                yield HAPPENINGS.name, happenings.row(event)
             if connections is not None:
                 yield from ((CONNECTIONS.name, row) for row in connections.feed(event))
         if connections is not None:
             yield from ((CONNECTIONS.name, row) for row in connections.rest())
         if inspector is not None:
-            yield from ((FINDINGS.name, row) for row in findings_of(inspector, name, wanted))
+            yield from ((FINDINGS.name, row) for row in findings_of(inspector, origin, wanted))
 
 
-def _connections_of_index(capture: Capture, name: str) -> list[dict[str, Any]] | None:
+def _keys(records: Any) -> set[RequestKey]:
+    columns = (records[name].tolist() for name in RequestKey._fields)
+    return {RequestKey(*each) for each in zip(*columns, strict=True)}
+
+
+def _connections_of_index(capture: Capture, origin: Origin, numbers: Any) -> list[dict[str, Any]] | None:
     """The connections of a segment by its index; None where the packets have to be read."""
     try:
-        return list(connections_of_index(SegmentMap(capture.segments[0]), capture, name))
+        return list(connections_of_index(SegmentMap(capture.segments[0]), capture, origin, numbers))
     except IndexMismatch:
         return None
     except Exception as error:  # a damaged index may raise anything: the packets are read instead
@@ -252,7 +276,7 @@ def _connections_of_index(capture: Capture, name: str) -> list[dict[str, Any]] |
 class _BodyTables:
     """Makes the rows of tables that need bodies. Rows that are no batch yet are left in `gathered`, by table.
 
-    `names`: capture_id and segment. `sound`: whether it is asked for anyway which spans of the file are what was recorded;
+    `sound`: whether it is asked for anyway which spans of the file are what was recorded;
     `spans` has them afterwards, where they were looked at, and `unread` how many exchanges cannot be read back.
     """
 
@@ -261,21 +285,19 @@ class _BodyTables:
         path: Path,
         capture: Capture,
         selection: Selection,
-        names: tuple[str, str],
+        origin: Origin,
         tables: Sequence[Options],
         gathered: Mapping[str, Batches],
         sound: bool,
     ) -> None:
-        self._path, self._capture, self._selection, self._names = path, capture, selection, names
+        self._path, self._capture, self._selection, self._origin = path, capture, selection, origin
         self._tables, self._gathered, self._sound = tables, gathered, sound
         self._file = capture.segments[0]
         self.spans: list[CheckedSpan] | None = None
         self.unread = 0
 
-    def rows(self, numbers: Any, naming: bool) -> Iterator[tuple[str, Any]]:
-        """The tables of the exchanges `numbers`. `naming`: topics' names have yet to be learned."""
-        if naming:
-            self._learn(self._naming(numbers))
+    def rows(self, numbers: Any) -> Iterator[tuple[str, Any]]:
+        """The tables of the exchanges `numbers`."""
         singly = list(self._tables)
         bulk = [table for table in self._tables if table.table.name in bulk_batches.TABLES]
         needed = self._needed(bulk, numbers)
@@ -289,7 +311,7 @@ class _BodyTables:
     def _bulk(self, tables: Sequence[Options], needed: Any, data: mmap.mmap) -> Iterator[tuple[str, Any]]:
         """These tables many exchanges at a time; those that are left over, in between."""
         np, pa, index = numpy(), pyarrow(), self._file.index
-        reader = bulk_batches.BulkReader(data, index, self._names, tables, self._selection.topics)
+        reader = bulk_batches.BulkReader(data, index, self._origin, tables, self._selection.topics)
         records = index.array()[needed]
         for some in bulk_batches.chunks(needed, records["request_size"].astype(np.int64) + records["response_size"]):
             made, left = reader.read(some)
@@ -326,7 +348,7 @@ class _BodyTables:
                 continue
             into = gathered[table.table.name]
             try:
-                for each in table.rows(row, (*self._names, number), once):
+                for each in table.rows(row, self._origin, number, once):
                     if into.add(each):
                         yield table.table.name, into.take()
             except Exception as error:  # the bytes do not match the index, or a fault of the decoder
@@ -368,23 +390,3 @@ class _BodyTables:
             else:
                 mask[:] = True
         return numbers[mask]
-
-    def _naming(self, numbers: Any) -> Any:
-        """The exchanges that name topics, if some are needed whose messages have ids of topics only."""
-        needed = self._needed([table for table in self._tables if table.table.name not in _NAMELESS], numbers)
-        if not len(needed):
-            return ()
-        np, records = numpy(), self._file.index.array()
-        if not bodies.have_ids(records[needed]):
-            return ()
-        return np.flatnonzero(np.isin(records["api_key"], list(naming_apis())))
-
-    def _learn(self, naming: Any) -> None:
-        """Take the names of topics out of these exchanges."""
-        known = set()
-        for number in naming:
-            found = self._capture.exchange(int(number))
-            what = found.api_key, found.api_version, (found.response or b"")[4:]
-            if what not in known:  # nearly all are the same
-                known.add(what)
-                self._selection.topics.learn(found)

@@ -21,6 +21,7 @@ from ...decoder.filter import Filter, Need
 from ..pcap.pcapng import NotACapture
 from ..pcap.regular_files import open_file
 from ..pcap.sources import CaptureSource
+from ..reading.context import Origin
 from ..reading.damage import CheckedSpan, spans
 from ..reading.reader import SUFFIXES, CaptureFile, RequestKey
 from ..reading.reindex import Identity, read_identity
@@ -29,7 +30,7 @@ from ..reading.storage import Place, Remote, list_files, place
 from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
 from .columns import NUMBER, Column, Table
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of all tables' columns; raised when the meaning of one changes."""
 SEGMENTS = Table(
     "segments",
@@ -54,6 +55,8 @@ SEGMENTS = Table(
             "exchanges that continue in the next segment, which was missing: they count here as pending",
         ),
         Column("layout", "int32", "version of the tables' columns"),
+        Column("cluster_id", "string", "of the only cluster of its recording; null if there are several, or none is known", null=True),
+        Column("unnamed", "int64", "topic ids in the rows of this file, in `errors`, `batches` and `records`, that no response names"),
     ),
 )
 _CHUNK = 1 << 20
@@ -366,7 +369,7 @@ def _fetch_next(file: Remote, folder: Path) -> Path:
 # the table `segments`
 
 
-def unreadable_row(path: Path, names: tuple[str, str], why: str) -> dict[str, Any]:
+def unreadable_row(path: Path, origin: Origin, why: str) -> dict[str, Any]:
     """The row of a file that is no capture, or cannot be read."""
     try:
         status = path.stat()
@@ -375,13 +378,14 @@ def unreadable_row(path: Path, names: tuple[str, str], why: str) -> dict[str, An
         size = modified = 0
     row = dict.fromkeys((column.name for column in SEGMENTS.columns), 0)
     return {
-        **row, "capture_id": names[0], "segment": names[1], "path": str(path), "size_bytes": size, "modified_ns": modified,
+        **row, "capture_id": origin.capture_id, "segment": origin.segment, "path": str(path), "size_bytes": size, "modified_ns": modified,
         "status": "unreadable", "detail": why, "first_ns": None, "last_ns": None, "layout": LAYOUT,
+        "cluster_id": origin.context.cluster_id,
     }  # fmt: skip
 
 
 def file_row(
-    file: CaptureFile, names: tuple[str, str], counts: dict[str, Any], found: list[CheckedSpan] | None = None
+    file: CaptureFile, origin: Origin, counts: dict[str, Any], found: list[CheckedSpan] | None = None
 ) -> dict[str, Any]:
     """The row of a file. `counts`: exchanges, frames, first_ns, last_ns, continues, as they were counted. `found`: what
     `spans_of` gives, where that is known."""
@@ -394,8 +398,8 @@ def file_row(
         if unsound:
             status, detail = "corrupt", "; ".join(part for part in (detail, unsound) if part)
     return {
-        "capture_id": names[0],
-        "segment": names[1],
+        "capture_id": origin.capture_id,
+        "segment": origin.segment,
         "sequence": file.own.number if file.own else 0,
         "path": str(file.path),
         "size_bytes": size,
@@ -405,6 +409,8 @@ def file_row(
         "good_bytes": good,
         "lost_bytes": sum(lost for _, _, lost in file.index.lost),
         "layout": LAYOUT,
+        "cluster_id": origin.context.cluster_id,
+        "unnamed": 0,
         **counts,
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..codec.message import MessagePair
 from ..codec.project import values_at
 from ..schema import facts
@@ -9,13 +11,15 @@ from ..schema import facts
 # By API: where its response holds pairs of name and id.
 _SOURCES = {"Metadata": "topics", "CreateTopics": "topics", "DescribeTopicPartitions": "topics"}
 _KEYS = {facts.api_key(name): path for name, path in _SOURCES.items()}
+NAMING_APIS = frozenset(_KEYS)
+"""The APIs whose responses name topics beside their ids."""
 
 
 class Topics:
-    """Topic names by id. Many connections to the same cluster may share one."""
+    """Topic names by id. Many connections to the same cluster may share one. `names`: those that are known, by id."""
 
-    def __init__(self) -> None:
-        self._names: dict[bytes, str] = {}
+    def __init__(self, names: Mapping[bytes, str] | None = None) -> None:
+        self._names: dict[bytes, str] = dict(names or {})
 
     def learn(self, exchange: MessagePair) -> None:
         """Take the names and ids from a response."""
@@ -32,6 +36,11 @@ class Topics:
     def name(self, topic_id: bytes) -> str | None:
         """The name of a topic; None if it is not known. `topic_id`: its 16 bytes."""
         return self._names.get(topic_id)
+
+    @property
+    def names(self) -> Mapping[bytes, str]:
+        """All names by id."""
+        return self._names
 
     def __len__(self) -> int:
         return len(self._names)

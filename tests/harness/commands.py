@@ -25,7 +25,7 @@ from .waiting import PATIENCE
 
 _FORKS = multiprocessing.get_context("forkserver")
 _CALLED = {
-    "captures": "diff export.table_writer foreign.importer reading.verify replay.dry_run tables.folder transform.merge "
+    "captures": "diff export.table_writer foreign.importer reading.verify replay.dry_run tables.output.folder transform.merge "
     "transform.redact transform.verify",
     "decoder": "codec.present compat findings reference.explain schema.importer values",
     "plugins": "hooks rules.recipes rules.rule_engine translation",

@@ -166,7 +166,7 @@ import barnabas
 for module in pkgutil.walk_packages(barnabas.__path__, "barnabas."):
     importlib.import_module(module.name)
 from barnabas.captures import tables
-from barnabas.captures.tables.folder import Folder
+from barnabas.captures.tables.output.folder import Folder
 folder = Folder(sys.argv[3])
 folder.prepare()
 for segment in tables.find_segments(sys.argv[2]).segments:

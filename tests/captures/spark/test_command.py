@@ -89,7 +89,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None
     # The same without a command line: processes that are there at once, so that kills fall into the work.
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(
-        ["barnabas.captures.spark.pipeline", "barnabas.captures.tables.folder", "pyarrow.parquet", "numpy"]
+        ["barnabas.captures.spark.pipeline", "barnabas.captures.tables.output.folder", "pyarrow.parquet", "numpy"]
     )
 
     def begin() -> Any:

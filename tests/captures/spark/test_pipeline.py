@@ -15,7 +15,7 @@ import pytest
 from barnabas.captures import tables
 from barnabas.captures.spark import PipelineError, pipeline, pushdown
 from barnabas.captures.spark.source import PushedReader, SegmentReader
-from barnabas.captures.tables.folder import DEFAULT
+from barnabas.captures.tables.output.folder import DEFAULT
 from barnabas.decoder.filter import compile
 from harness.recordings import RecordingBuilder
 from harness.run.slices import thin

@@ -13,7 +13,7 @@ import pyarrow
 import pytest
 from barnabas.captures.spark import PipelineError, package_archive, pipeline
 from barnabas.captures.spark.session import check_installed, check_master, reason
-from barnabas.captures.tables.folder import FolderError
+from barnabas.captures.tables.output.folder import FolderError
 from harness.recordings import heartbeats
 from pyarrow import parquet
 

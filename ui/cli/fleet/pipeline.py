@@ -33,6 +33,10 @@ Output = Annotated[
 Tables = Annotated[
     str, typer.Option("--tables", help="Write only these tables (default: all except records and happenings).", metavar="NAME,...")
 ]
+Cluster = Annotated[
+    str,
+    typer.Option("--cluster", help="The cluster id of these captures (default: from their Metadata responses).", metavar="ID"),
+]
 Remote = Annotated[
     str,
     typer.Option(
@@ -66,7 +70,7 @@ def _master(master: str, remote: str) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    from ....captures.tables.folder import DEFAULT
+    from ....captures.tables.output.folder import DEFAULT
 
     return tuple(name.strip() for name in text.split(",") if name.strip()) or DEFAULT
 
@@ -92,6 +96,7 @@ def run(
     wheel: Wheel = None,
     conf: Conf = None,
     tables: Tables = "",
+    cluster: Cluster = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")] = False,
 ) -> None:
@@ -105,8 +110,8 @@ def run(
     progress = _timed_printer()
     try:
         done = pipeline.run(
-            _master(master, remote), source, output, progress, names=_names(tables), dry=dry_run, wheel=wheel,
-            conf=_settings(conf),
+            _master(master, remote), source, output, progress, names=_names(tables), cluster=cluster, dry=dry_run,
+            wheel=wheel, conf=_settings(conf),
         )  # fmt: skip
     except KeyboardInterrupt:
         warn(["interrupted; the tables contain only whole files: run again to complete them"])
@@ -136,6 +141,7 @@ def stream(
     wheel: Wheel = None,
     conf: Conf = None,
     tables: Tables = "",
+    cluster: Cluster = "",
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Where to store the progress (default: in --output).", metavar="DIR")
     ] = None,
@@ -153,8 +159,8 @@ def stream(
 
     progress = _timed_printer()
     pipeline.stream(
-        _master(master, remote), source, output, progress, names=_names(tables), checkpoint=checkpoint, every=every,
-        once=once, wheel=wheel, conf=_settings(conf),
+        _master(master, remote), source, output, progress, names=_names(tables), cluster=cluster, checkpoint=checkpoint,
+        every=every, once=once, wheel=wheel, conf=_settings(conf),
     )  # fmt: skip
     progress(f"the tables are in {storage.place(output)}")
 
@@ -168,7 +174,7 @@ def check(
 
     Use it in a job after the run. Damaged captures are counted, but are no reason to fail: the table segments lists them.
     """
-    from ....captures.tables.folder import Folder
+    from ....captures.tables.output.folder import Folder
 
     found = Folder(tables).verify()
     if as_json:

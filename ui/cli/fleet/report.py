@@ -128,7 +128,7 @@ def report(
 def _tables(directory: Place) -> Iterator[Place]:
     """The folder of tables: the given one, or a temporary one made of captures."""
     from ....captures.spark import pipeline
-    from ....captures.tables.folder import Folder
+    from ....captures.tables.output.folder import Folder
 
     if not directory.exists():
         raise Failure(f"{visible(str(directory))} does not exist; make tables with: barnabas pipeline run")

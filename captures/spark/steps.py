@@ -1,0 +1,231 @@
+"""The steps of a run, the same with Spark and without: what files say, the rows of each file, the tables of each recording.
+
+    look         every new segment     what other files of its recording have to know      -> tables topics, brokers
+    write        every new file        landing: its rows, named by what all files say      -> one Parquet file per table
+    recordings   what has changed      connections, versions and findings of all its files -> one Parquet file per table
+
+Each step is a Spark job with a task per file, or per recording. A file whose topics or cluster become known later is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ..reading.storage import Remote, place, text
+from ..tables.output.folder import Folder
+from ..tables.output.manifest import Done
+from ..tables.output.recordings import Recording, RecordingFile
+from ..tables.segments import Segment
+from .session import report_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Progress = Callable[[str], None]
+Work = list[tuple[Segment, Done | None]]
+_JOB = 2000
+"""Files of one Spark job."""
+
+
+class Outcome(Protocol):
+    """What a run reports."""
+
+    damaged: list[str]
+    recordings: int
+
+
+class MadeTables(NamedTuple):
+    """A recording whose tables are made, with a line per file that could not be read for them."""
+
+    recording: Recording
+    notes: list[str]
+
+
+class Engine(Protocol):
+    """Where the steps run."""
+
+    def look(self, segments: Sequence[Segment]) -> None: ...
+
+    def write(self, work: Work) -> Iterator[dict[str, Any]]:
+        """The rows of `segments`, as files are done."""
+
+    def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]: ...
+
+
+class Steps:
+    """What a run has to do. `segments`: all files that are there; `work`: those to read."""
+
+    def __init__(self, folder: Folder, segments: Sequence[Segment], work: Work, cluster: str, outcome: Outcome) -> None:
+        self._folder, self._segments, self._work = folder, segments, work
+        self._cluster, self._outcome = cluster, outcome
+        self._captures = {segment.capture_id for segment in segments}
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to do; asked before Spark is started."""
+        return bool(self._work or self._lacking(self._merge()) or self._recordings())
+
+    def take(self, engine: Engine) -> None:
+        """Take all steps. Raises OSError when the tables cannot be written."""
+        recorded = [segment for segment, _ in self._work if not segment.foreign]
+        if recorded:
+            engine.look(recorded)
+        named = self._merge()
+        self._write(engine, self._work + self._lacking(named))
+        if any(segment.foreign for segment, _ in self._work):  # what captures of other tools say is known only now
+            self._write(engine, self._lacking(self._merge()))
+        self.refine(engine)
+
+    def refine(self, engine: Engine) -> None:
+        """Make the tables of the recordings whose files are new or have changed."""
+        self._folder.forget_recordings()
+        for made in engine.recordings(self._recordings()):
+            self._folder.made.add(made.recording)
+            self._outcome.recordings += 1
+            self._outcome.damaged += made.notes
+
+    def _merge(self) -> set[bytes]:
+        return self._folder.context.merge(self._captures, self._cluster)
+
+    def _write(self, engine: Engine, work: Work) -> None:
+        if not work:
+            return
+        for row in engine.write(work):
+            self._folder.learn(row)
+            if row["status"] != "ok":
+                self._outcome.damaged.append(f"{row['path']}: {row['status']}: {row['detail'] or 'it ends early'}")
+
+    def _lacking(self, named: set[bytes]) -> Work:
+        being_read = {segment.key for segment, _ in self._work}
+        return [each for each in lacking(self._folder, self._segments, named) if each[0].key not in being_read]
+
+    def _recordings(self) -> list[Recording]:
+        return self._folder.recordings({segment.key: segment for segment in self._segments})
+
+
+def lacking(folder: Folder, segments: Iterable[Segment], named: set[bytes]) -> Work:
+    """Files that were read before their cluster was known, or one of the topic ids `named` had its name."""
+    done = folder.done()
+    found: Work = []
+    for segment in segments:
+        before = done.get(segment.key)
+        if before is None or before.unreadable:
+            continue
+        unknown = named and before.unnamed and named & folder.unnamed(before)
+        if unknown or before.cluster_id != folder.context.cluster_id(before.capture_id):
+            found.append((segment, before))
+    return found
+
+
+class InProcess:
+    """The steps in this process, without Spark."""
+
+    def __init__(self, folder: Folder, progress: Progress) -> None:
+        self._folder, self._progress = folder, progress
+
+    def look(self, segments: Sequence[Segment]) -> None:
+        for segment in self._shown("looking for names", segments, "file"):
+            self._folder.look(segment)
+
+    def write(self, work: Work) -> Iterator[dict[str, Any]]:
+        for segment, before in self._shown("reading", work, "file"):
+            yield self._folder.write(segment, before)
+
+    def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]:
+        for recording in self._shown("connections, versions and findings", found, "recording"):
+            yield MadeTables(recording, self._folder.write_recording(recording))
+
+    def _shown(self, what: str, items: Sequence[Any], unit: str) -> Iterator[Any]:
+        """The items, with a line of progress about once a second."""
+        last = time.monotonic()
+        for number, item in enumerate(items):
+            if number and time.monotonic() - last >= 1.0:
+                last = time.monotonic()
+                self._progress(f"{what}: {number} of {count(len(items), unit)}")
+            yield item
+
+
+class OnSpark:
+    """The steps as Spark jobs. For a cluster, captures and folder are on storage that all its nodes share."""
+
+    def __init__(self, spark: SparkSession, folder: Folder, progress: Progress) -> None:
+        from .pipeline_source import PipelineSource
+
+        self._spark, self._folder, self._progress = spark, folder, progress
+        spark.dataSource.register(PipelineSource)
+
+    def look(self, segments: Sequence[Segment]) -> None:
+        for _ in self._job(Step.LOOK, [packed_file(segment, None) for segment in segments], "looking for names", "file"):
+            pass
+
+    def write(self, work: Work) -> Iterator[dict[str, Any]]:
+        return self._job(Step.WRITE, [packed_file(*each) for each in work], "reading", "file")
+
+    def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]:
+        by_id = {each.capture_id: each for each in found}
+        plan = [list(each) for each in found]
+        for made in self._job(Step.RECORDING, plan, "connections, versions and findings", "recording"):
+            yield MadeTables(by_id[made["capture_id"]], made["notes"])
+
+    def _job(self, step: Step, plan: list[Any], what: str, unit: str) -> Iterator[dict[str, Any]]:
+        """A task per file or recording (see `pipeline_source`)."""
+        from .pipeline_source import NAME
+
+        for start in range(0, len(plan), _JOB):
+            frame = self._spark.read.format(NAME).options(
+                output=text(self._folder.path), tables=json.dumps(self._folder.names), step=step.value,
+                plan=packed(plan[start : start + _JOB]),
+            ).load()  # fmt: skip
+            with report_progress(self._spark, lambda done, of: self._progress(f"{what}: {done} of {count(of, unit)}")):
+                rows = frame.collect()
+            for row in rows:
+                yield json.loads(row["result"])
+
+
+class Step(Enum):
+    """What a task does with its file or recording."""
+
+    LOOK = "look"
+    WRITE = "write"
+    RECORDING = "recording"
+
+
+def packed(plan: list[Any]) -> str:
+    """What is to be done as text: the tasks are made where Spark's driver is, which may be another machine."""
+    return b64encode(zlib.compress(json.dumps(plan).encode("utf-8", "surrogatepass"))).decode()
+
+
+def unpacked(plan: str) -> list[Any]:
+    """The inverse of `packed`."""
+    return list(json.loads(zlib.decompress(b64decode(plan)).decode("utf-8", "surrogatepass")))
+
+
+def packed_file(segment: Segment, before: Done | None) -> list[Any]:
+    """A file to read in JSON's types."""
+    plain = [text(each) if isinstance(each, (Path, Remote)) else each for each in segment]
+    return [plain, None if before is None else list(before)]
+
+
+def unpacked_file(packed: list[Any]) -> tuple[Segment, Done | None]:
+    """The inverse of `packed_file`."""
+    found, before = Segment(*packed[0]), packed[1]
+    follows = None if found.follows is None else place(found.follows)
+    return found._replace(path=place(found.path), follows=follows), None if before is None else Done(*before)
+
+
+def unpacked_recording(packed: list[Any]) -> Recording:
+    """A recording out of its parts in JSON's types."""
+    found = Recording(*packed)
+    return found._replace(files=tuple(RecordingFile(*file) for file in found.files))
+
+
+def count(number: int, what: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,299 @@
+"""The folder of tables that the pipeline writes, and in which plain readers find every row once.
+
+    OUTPUT/TABLE/date=YYYY-MM-DD/CAPTURE-NUMBER.parquet      of one file of a capture: landing
+    OUTPUT/TABLE/date=YYYY-MM-DD/CAPTURE.parquet             of a whole recording: `recordings`
+    OUTPUT/TABLE/all.parquet                                 of everything: `context_tables`
+    OUTPUT/.landed/                                          what files counted for the tables of their recordings
+
+Parquet files (zstd) are named by what was read, so that reading it again replaces the same rows. A file is written under a hidden
+name beside the tables and put in its place by one rename; the one of the table `segments` comes last: its row means that all
+others of that file are there. So a reader never sees half a file or a row twice, whatever was killed, and the table `segments` is
+the list of what is done. `date` is the day (UTC) on which the first exchange of the file, or of the recording, began.
+
+In a store (`captures.reading.storage`) a file is written on this machine, and put in its place as a whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ....errors import BarnabasError
+from ...pcap.pcapng import NotACapture
+from ...reading.capture import Capture
+from ...reading.context import contexts_of, recording_of
+from ...reading.storage import Listed, Place, list_files, open_filesystem, place
+from ..columns import pyarrow, schema_of
+from ..connections import CONNECTIONS
+from ..event_tables import FINDINGS, HAPPENINGS
+from ..rows import TABLES, Options
+from ..segment_tables import SegmentTables
+from ..segments import LAYOUT, SEGMENTS, Segment, fetch_local
+from ..version_table import PARTIAL_VERSIONS, VERSIONS
+from .check import FolderCheck, check
+from .context_tables import ContextTables
+from .manifest import Done, Manifest, date_of, is_one
+from .parquet import HIDDEN, LANDED, LAYOUT_KEY, ParquetFile
+from .recordings import PARTS, Made, Recording, RecordingTables, recordings_of
+
+_EMPTY = "date=1970-01-01/nothing.parquet"
+_DESCRIBED = {table.name: table for table in TABLES}
+_NAMED = ("errors", "batches", "records")
+"""Tables with topics."""
+DEFAULT = tuple(name for name in _DESCRIBED if name not in ("records", "happenings"))
+"""The tables that are made unless others are asked for."""
+
+
+class FolderError(BarnabasError):
+    """The folder cannot be used: one line for the user, with the remedy."""
+
+
+def is_table(each: Listed) -> bool:
+    """Whether a file below a table's folder is one of the pipeline's."""
+    return is_one("/".join(str(each.path).rsplit("/", 2)[1:]))
+
+
+class Folder:
+    """The folder of tables `output`, with the tables `names` (`segments` is always one of them)."""
+
+    def __init__(self, output: str | Place, names: Iterable[str] = DEFAULT) -> None:
+        self.path = place(output)
+        self._manifest = Manifest(self.path)
+        self.context = ContextTables(self.path)
+        self.made = Made(self.path)
+        asked = set(names) | {SEGMENTS.name}
+        unknown = asked - set(_DESCRIBED)
+        if unknown:
+            raise ValueError(f"there is no table {min(unknown)!r}; the tables are: {', '.join(_DESCRIBED)}")
+        self.names = tuple(name for name in _DESCRIBED if name in asked)
+
+    # as a whole
+
+    def prepare(self) -> None:
+        """Make the folder with empty tables, and clear what a killed run left. Raises FolderError when its tables have
+        other columns, and OSError."""
+        if isinstance(self.path, Path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (self.path / HIDDEN).exists():
+            self._sweep()
+        if isinstance(self.path, Path):
+            (self.path / HIDDEN).mkdir(mode=0o700)
+        else:
+            (self.path / HIDDEN).write(b"a run is going on, or was killed\n")
+        for name in self.names:
+            if any(each.path.name.endswith(".parquet") for each in list_files(self.path / name, deep=False)):
+                raise FolderError(
+                    f"{self.path / name} contains other Parquet files, perhaps of an older version: choose another --output"
+                )
+        held = self.held()
+        if held and set(held) != set(self.names) and self.done():
+            raise FolderError(
+                f"{self.path} has the tables {', '.join(held)}, but others were requested: give --tables "
+                f"{','.join(held)}, or another --output"
+            )
+        for name in self.names:
+            empty = self.path / name / _EMPTY
+            if name in held:
+                self._check(name, empty)
+                continue
+            writer = ParquetFile(self.path, _DESCRIBED[name], "nothing")
+            writer.close()
+            writer.put(empty)
+
+    def finish(self) -> None:
+        """A run has ended in order."""
+        self._manifest.save()
+        self.made.save()
+        self._unhide()
+
+    def _unhide(self) -> None:
+        if isinstance(self.path, Path):
+            shutil.rmtree(self.path / HIDDEN, ignore_errors=True)
+        else:
+            (self.path / HIDDEN).unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """After a kill: remove hidden files, and the rows of files that are not on the list of what is done."""
+        self._unhide()
+        done = self.done()
+        readable = [each for each in done.values() if not each.unreadable]
+        days = {each.capture_id: each.date for each in sorted(readable, key=lambda each: each.date, reverse=True)}
+        places = {f"date={each.date}/{key}" for key, each in done.items()}
+        places |= {f"date={date}/{capture_id}" for capture_id, date in days.items()}
+        for name in self.held():
+            for path in self.paths(name):
+                if f"{path.parent.name}/{path.stem}" not in places and not str(path).endswith(_EMPTY):
+                    path.unlink(missing_ok=True)
+                    self.made.read().pop(path.stem, None)
+        for name in PARTS:
+            for each in list_files(self.path / LANDED / name, deep=False):
+                if each.path.stem not in done:
+                    each.path.unlink(missing_ok=True)
+
+    def paths(self, name: str) -> list[Place]:
+        """The Parquet files of a table."""
+        return [each.path for each in list_files(self.path / name) if is_table(each)]
+
+    def held(self) -> tuple[str, ...]:
+        """The tables that are there."""
+        return tuple(name for name in _DESCRIBED if (self.path / name / _EMPTY).exists())
+
+    def check(self) -> None:
+        """FolderError when this is no folder of tables, or when they are of another version."""
+        if not self.held():
+            raise FolderError(
+                f"{self.path}: it contains no tables; make them with: barnabas pipeline run CAPTURES -o {self.path}"
+            )
+        for name in self.held():
+            self._check(name, self.path / name / _EMPTY)
+
+    def _check(self, name: str, empty: Place) -> None:
+        from pyarrow import parquet
+
+        store, path = open_filesystem(empty)
+        found = parquet.read_schema(path, filesystem=store)
+        layout = (found.metadata or {}).get(LAYOUT_KEY, b"?").decode()
+        if layout != str(LAYOUT) or not found.remove_metadata().equals(schema_of(_DESCRIBED[name].chosen())):
+            raise FolderError(
+                f"{self.path / name} was written by another version of barnabas (layout {layout}, this one writes "
+                f"{LAYOUT}): make the tables again in another --output"
+            )
+
+    def done(self) -> dict[str, Done]:
+        """The files that were read, by `Segment.key`."""
+        return self._manifest.read()
+
+    def learn(self, row: dict[str, Any]) -> None:
+        """Hear of the row that `write` returned, perhaps in another process."""
+        self._manifest.learn(row)
+
+    def remove(self, old: Done) -> None:
+        """Take a file's rows out of all tables; first out of the list of what is done."""
+        for name in (SEGMENTS.name, *(name for name in self.names if name != SEGMENTS.name), PARTIAL_VERSIONS.name):
+            self._place(name, old.date, old.key).unlink(missing_ok=True)
+
+    def verify(self) -> FolderCheck:
+        """Compare the rows of the tables with what `segments` counts. Raises FolderError, OSError."""
+        self.check()
+        return check({name: self.paths(name) for name in self.held()})
+
+    # one file
+
+    def look(self, segment: Segment) -> None:
+        """Read a segment for what other files of its recording have to know. Raises OSError when it cannot be kept."""
+        with fetch_local(segment.path, segment.follows) as found:
+            assert found is not None
+            try:
+                with Capture(found[0]) as capture:
+                    context = contexts_of(capture)[recording_of(capture, 0)]
+            except (NotACapture, OSError):  # its row will say so
+                return
+        self.context.put(segment.key, segment.capture_id, context)
+
+    def write(self, segment: Segment, before: Done | None = None) -> dict[str, Any]:
+        """Read a file and put its rows in their places; returns its row of `segments`. `before`: what it was when it was
+        read the last time. Raises OSError when the tables cannot be written, never for what is in the file."""
+        with fetch_local(segment.path, segment.follows) as found:
+            assert found is not None
+            return self._write(segment, *found, before)
+
+    def _write(self, segment: Segment, path: Path, follows: Path | None, before: Done | None) -> dict[str, Any]:
+        name = segment.capture_id if segment.foreign else ""
+        context = self.context.context(segment.capture_id)
+        unit = SegmentTables(path, self._of_file(), follows=follows, capture_id=name, context=context)
+        writers: dict[str, ParquetFile] = {}
+        row: dict[str, Any] = {}
+        unnamed: set[str] = set()
+        try:
+            for name, batch in unit:
+                if name == SEGMENTS.name:
+                    # As it was found: it may have grown meanwhile, and is then read again.
+                    (row,) = batch.to_pylist()
+                    # of a compressed capture the row counts what it unpacks to
+                    whole = row["good_bytes"] >= row["size_bytes"]
+                    row["good_bytes"] = segment.size if whole else min(row["good_bytes"], segment.size)
+                    row |= {
+                        "capture_id": segment.capture_id, "sequence": segment.number, "size_bytes": segment.size,
+                        "modified_ns": segment.modified_ns, "path": str(segment.path),
+                    }  # fmt: skip
+                    continue
+                if name not in writers:
+                    writers[name] = ParquetFile(self.path, _PARTIAL.get(name) or _DESCRIBED[name], segment.key)
+                writers[name].add(batch)
+                if name in _NAMED:
+                    unnamed |= unnamed_topics(batch)
+            row["unnamed"] = len(unnamed)
+            date = date_of(row["first_ns"], row["modified_ns"])
+            last = writers[SEGMENTS.name] = ParquetFile(self.path, SEGMENTS, segment.key)
+            last.add(pyarrow().RecordBatch.from_pylist([row], schema=last.schema))
+            for writer in writers.values():
+                writer.close()
+            if before is not None:
+                self.remove(before)
+            if segment.foreign:
+                self.context.put(segment.key, segment.capture_id, unit.context)
+            for name, writer in writers.items():
+                writer.put(self._place(name, date, segment.key))
+        finally:
+            for writer in writers.values():
+                writer.drop()
+        return row
+
+    def _of_file(self) -> list[Options]:
+        """The tables that are made of one file."""
+        names = [name for name in self.names if name not in (VERSIONS.name, FINDINGS.name, HAPPENINGS.name)]
+        chosen = [_DESCRIBED[name] for name in names] + [PARTIAL_VERSIONS] * (VERSIONS.name in self.names)
+        return [Options(table, table.chosen()) for table in chosen]
+
+    def _place(self, name: str, date: str, key: str) -> Place:
+        part = _PARTS.get(name)
+        if part is not None:
+            return self.path / LANDED / part / f"{key}.parquet"
+        return self.path / name / f"date={date}" / f"{key}.parquet"
+
+    def unnamed(self, done: Done) -> set[str]:
+        """The topic ids in a file's rows that had no name when it was read."""
+        from pyarrow import parquet
+
+        found: set[str] = set()
+        for name in _NAMED if done.unnamed else ():
+            store, path = open_filesystem(self._place(name, done.date, done.key))
+            try:
+                found |= unnamed_topics(parquet.read_table(path, columns=["topic", "topic_id"], filesystem=store))
+            except FileNotFoundError:
+                continue
+        return found
+
+    # recordings
+
+    def recordings(self, segments: Mapping[str, Segment]) -> list[Recording]:
+        """The recordings whose tables have to be made (again). `segments`: the files that are there, by their keys."""
+        if not {CONNECTIONS.name, VERSIONS.name, FINDINGS.name, HAPPENINGS.name} & set(self.names):
+            return []
+        return recordings_of(self.done().values(), segments, self.made.read(), self.context)
+
+    def write_recording(self, recording: Recording) -> list[str]:
+        """Make the tables of a recording; see `RecordingTables.write`."""
+        return RecordingTables(self.path, self.names).write(recording)
+
+    def forget_recordings(self) -> None:
+        """Take away the tables of recordings all of whose files were removed."""
+        known = {each.capture_id for each in self.done().values()}
+        made = self.made.read()
+        for capture_id in [each for each in made if each not in known]:
+            RecordingTables(self.path, self.names).forget(capture_id, made.pop(capture_id)[1])
+
+
+_PARTS = {table.name: name for name, table in PARTS.items()}
+"""What files count for the tables of their recordings: the folder in `LANDED`."""
+_PARTIAL = {table.name: table for table in PARTS.values()}
+
+
+def unnamed_topics(rows: Any) -> set[str]:
+    """The topic ids in rows (an Arrow table or batch) that stand alone, in Kafka's base64 form."""
+    from pyarrow import compute
+
+    alone = compute.and_(compute.is_null(rows["topic"]), compute.is_valid(rows["topic_id"]))
+    return set(compute.unique(rows["topic_id"].filter(alone)).to_pylist())

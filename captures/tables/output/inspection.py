@@ -1,0 +1,107 @@
+"""The findings of a recording, segment by segment: what the detectors know after one is kept for the next.
+
+The state is a pickle of the classes of this package (`_Unpickler` makes no others, and calls nothing), about 1 MB, written in
+0.02 s. A recording is read again from its first segment where the state is missing, is another version's, or is of other files.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sys
+import zlib
+from collections.abc import Iterator
+from enum import Enum
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from .... import __version__
+from ....decoder.connection.events import ConnectionEvent
+from ....decoder.findings import Inspector
+from ...reading.events import CarriedEvents, EventReader
+from ..segments import LAYOUT
+
+_PACKAGE = __name__.split(".")[0]
+_PLAIN = {
+    ("builtins", "set"): set, ("builtins", "frozenset"): frozenset, ("builtins", "bytearray"): bytearray,
+    ("builtins", "complex"): complex,
+}  # fmt: skip
+_OWN = tuple(
+    f"{_PACKAGE}.{name}"
+    for name in ("decoder.", "captures.reading.packet_events", "captures.reading.reindex", "captures.pcap.flows", "captures.recording.index")
+)
+"""Modules of the classes in a state; none of these writes anything."""
+_COLLECTIONS = ("deque", "Counter", "OrderedDict", "defaultdict")
+
+
+class StateError(Exception):
+    """The state cannot be used: the recording is read from its beginning."""
+
+
+class Inspection:
+    """The detectors, and the files of a recording that they have seen, by `Segment.key` with what these were like then."""
+
+    def __init__(self) -> None:
+        self.inspector = Inspector()
+        self.seen: dict[str, str] = {}
+        self._carried: CarriedEvents | None = None
+
+    def read(self, path: Path) -> Iterator[ConnectionEvent]:
+        """The events of the next segment, which the detectors see. Raises NotACapture and OSError."""
+        reader = EventReader(path, carried=self._carried)
+        for event in chain(reader.read(), reader.end()):
+            self.inspector.feed(event)
+            yield event
+        self._carried = reader.carry()
+
+    def dump(self) -> bytes:
+        """The state, from which `load` goes on."""
+        head = json.dumps({"layout": LAYOUT, "version": __version__, "seen": self.seen}).encode()
+        state = zlib.compress(pickle.dumps((self.inspector, self._carried), pickle.HIGHEST_PROTOCOL), 1)
+        return len(head).to_bytes(4, "big") + head + state
+
+    @classmethod
+    def load(cls, data: bytes) -> Inspection:
+        """The inverse of `dump`. Raises StateError."""
+        made = cls()
+        try:
+            size = int.from_bytes(data[:4], "big")
+            head = json.loads(data[4 : 4 + size])
+            if head["layout"] != LAYOUT or head["version"] != __version__:
+                raise StateError("another version's")
+            made.seen = head["seen"]
+            made.inspector, made._carried = _Unpickler(io.BytesIO(zlib.decompress(data[4 + size :]))).load()
+        except StateError:
+            raise
+        except Exception as error:  # damaged, or not ours
+            raise StateError(str(error)) from error
+        return made
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes objects of the package's own classes and of plain containers; knows no functions, so that a state that somebody
+    else wrote can do nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _enum_member  # Python 3.11 pickles members of enums so
+        if (module, name) in _PLAIN:
+            return _PLAIN[module, name]
+        if (module == "collections" and name in _COLLECTIONS) or module.startswith(_OWN):
+            __import__(module)
+            found = sys.modules[module]
+            for part in name.split("."):
+                found = getattr(found, part)
+            if isinstance(found, type) and found.__module__ == module:
+                return found
+        raise StateError(f"{module}.{name} does not belong here")
+
+
+def _enum_member(kind: Any, name: str) -> Enum:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind[name]
+    raise StateError(f"{kind} is not an enum")
+
+
