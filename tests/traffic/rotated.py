@@ -31,7 +31,7 @@ class Step(NamedTuple):
     how: str = ""
 
 
-def steps(count: int = 1500, seed: int = 1) -> list[Step]:
+def steps(count: int = 2400, seed: int = 1) -> list[Step]:
     """About so many exchanges of twelve connections to three brokers; some are in flight for long."""
     chance = random.Random(seed)
     made: list[Step] = []

@@ -146,7 +146,7 @@ def test_tables_of_another_kind_are_not_mixed(recording: Path, tmp_path: Path) -
         pipeline.run("none", recording, output, names=["weather"])
     place = output / "errors" / "date=1970-01-01" / "nothing.parquet"
     parquet.write_table(pyarrow.table({"error": ["A"]}), place)
-    with pytest.raises(FolderError, match=r"written by another version of barnabas \(layout \?, this one writes 1\)"):
+    with pytest.raises(FolderError, match=r"written by another version of barnabas \(layout \?, this one writes 2\)"):
         pipeline.run("none", recording, output, names=["exchanges", "errors"])
     (tmp_path / "old" / "exchanges").mkdir(parents=True)
     parquet.write_table(pyarrow.table({"api": ["A"]}), tmp_path / "old" / "exchanges" / "0-000000.parquet")
