@@ -13,22 +13,23 @@ NAME = "compatibility"
 NEEDS = ("exchanges", "connections", "versions", "batches")
 ABOUT = "Whether each client (client id and software) works, may break or breaks with brokers of that release; why, and what helps."
 COLUMNS = (
-    "client_id", "software", "verdict", "certainty", "requests", "hosts", "oldest_refused", "reasons", "remedies",
+    "cluster_id", "client_id", "software", "verdict", "certainty", "requests", "hosts", "oldest_refused", "reasons", "remedies",
     "first_ns", "last_ns",
 )  # fmt: skip
 _ASKING = facts.api_key("ApiVersions")
-_Key = tuple[str | None, str | None, str | None]
+_KEY = ("cluster_id", "client_id", "software_name", "software_version")
+_Key = tuple[str | None, ...]
 
 
 def rows(engine: QueryEngine, against: str) -> list[dict[str, Any]]:
-    """A row per client, the worst first. KeyError when there is no such release."""
+    """A row per client of a cluster, the worst first. KeyError when there is no such release."""
     seen: dict[_Key, compat.ObservedClient] = {}
     hosts: Counter[_Key] = Counter()
     for row in engine.query(REPORTS["clients"].sql):
-        key = row["client_id"], row["software_name"], row["software_version"]
+        key = tuple(row[name] for name in _KEY)
         client = seen.get(key)
         if client is None:
-            client = seen[key] = compat.ObservedClient("", key[0] or "", key[1] or "", key[2] or "")
+            client = seen[key] = compat.ObservedClient("", key[1] or "", key[2] or "", key[3] or "")
         hosts[key] = max(hosts[key], row["hosts"])
         use = compat.VersionUse(row["api_key"], row["api_version"], row["requests"], row["refused"])
         use.first_ns, use.last_ns = row["first_ns"], row["last_ns"]
@@ -36,21 +37,22 @@ def rows(engine: QueryEngine, against: str) -> list[dict[str, Any]]:
         if row["api_key"] == _ASKING:
             client.negotiation = compat.Negotiation.ASKS
     for row in engine.query(OFFERS):
-        client = seen.get((row["client_id"], row["software_name"], row["software_version"]))
+        client = seen.get(tuple(row[name] for name in _KEY))
         if client is not None:
             client.offered.setdefault("", {})[row["api_key"]] = row["offered_min"], row["offered_max"]
     for row in engine.query(FORMATS):
         for key, client in seen.items():
-            if key[0] == row["client_id"]:
+            if key[:2] == (row["cluster_id"], row["client_id"]):
                 client.formats[row["magic"]] += row["batches"]
-    counts = {id(client): hosts[key] for key, client in seen.items()}
-    return [_row(each, counts[id(each.client)]) for each in compat.report(seen.values(), against).clients]
+    keys = {id(client): key for key, client in seen.items()}
+    return [_row(each, keys[id(each.client)][0], hosts[keys[id(each.client)]]) for each in compat.report(seen.values(), against).clients]
 
 
-def _row(found: compat.ClientReport, hosts: int) -> dict[str, Any]:
+def _row(found: compat.ClientReport, cluster_id: str | None, hosts: int) -> dict[str, Any]:
     client = found.client
     broken = [reason.use for reason in found.reasons if reason.use is not None and reason.verdict]
     return {
+        "cluster_id": cluster_id,
         "client_id": client.client_id or None,
         "software": client.software_label or None,
         "verdict": found.verdict.text,

@@ -47,6 +47,11 @@ _THROWN_OUT = (
     "'UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'FENCED_INSTANCE_ID', 'FENCED_MEMBER_EPOCH', 'STALE_MEMBER_EPOCH'"
 )
 
+_SAME_BATCH = "partition, producer_id, producer_epoch, base_sequence, base_timestamp_ms, record_count, size_bytes"
+"""What a batch has in common with itself, sent again. Producer ids begin again in a cluster that is made anew under its old id."""
+_SCOPE = "coalesce(cluster_id, capture_id)"
+"""Where group ids, producer ids and generations mean the same: a cluster; where its id is unknown, a recording."""
+
 _SOFTWARE = """SELECT capture_id, connection, max(software_name) AS software_name, max(software_version) AS software_version
     FROM connections GROUP BY capture_id, connection"""
 
@@ -55,8 +60,8 @@ REPORTS = {
         "Summary",
         "What the tables contain.",
         ("exchanges",),
-        f"""SELECT count(DISTINCT capture_id) AS captures, count(DISTINCT client_id) AS client_ids,
-            count(DISTINCT broker) AS brokers, {_SUMMED}, {_BYTES}, min(time_ns) AS first_ns, max(time_ns) AS last_ns,
+        f"""SELECT count(DISTINCT capture_id) AS captures, count(DISTINCT cluster_id) AS clusters,
+            count(DISTINCT client_id) AS client_ids, count(DISTINCT broker) AS brokers, {_SUMMED}, {_BYTES}, min(time_ns) AS first_ns, max(time_ns) AS last_ns,
             percentile(latency_ns, 0.5) AS p50_ns, percentile(latency_ns, 0.99) AS p99_ns FROM exchanges""",
     ),
     "files": ReportQuery(
@@ -71,22 +76,22 @@ REPORTS = {
         "Clients, APIs and versions",
         "Which clients use which version of which API; `refused` is UNSUPPORTED_VERSION.",
         ("exchanges", "connections"),
-        f"""SELECT e.client_id, s.software_name, s.software_version, e.api, e.api_key, e.api_version,
+        f"""SELECT e.cluster_id, e.client_id, s.software_name, s.software_version, e.api, e.api_key, e.api_version,
             count(*) AS requests, count_if(e.error_code <> 0) AS errors, count_if(e.error_code = {_UNSUPPORTED}) AS refused,
             count(DISTINCT {_HOST.replace("client", "e.client")}) AS hosts, min(e.time_ns) AS first_ns, max(e.time_ns) AS last_ns
             FROM exchanges e LEFT JOIN ({_SOFTWARE}) s ON e.capture_id = s.capture_id AND e.connection = s.connection
             WHERE e.state <> 'orphan'
-            GROUP BY e.client_id, s.software_name, s.software_version, e.api, e.api_key, e.api_version""",
-        ("client_id", "software_name", "software_version", "api", "api_version"),
+            GROUP BY e.cluster_id, e.client_id, s.software_name, s.software_version, e.api, e.api_key, e.api_version""",
+        ("cluster_id", "client_id", "software_name", "software_version", "api", "api_version"),
     ),
     "errors": ReportQuery(
         "Errors",
         "Every error code in responses, at any level.",
         ("errors",),
-        """SELECT api, error, error_code, count(*) AS errors, count(DISTINCT client_id) AS client_ids,
+        """SELECT cluster_id, api, error, error_code, count(*) AS errors, count(DISTINCT client_id) AS client_ids,
             count(DISTINCT topic) AS topics, count(DISTINCT capture_id) AS captures, min(time_ns) AS first_ns,
-            max(time_ns) AS last_ns FROM errors GROUP BY api, error, error_code""",
-        ("-errors", "api", "error"),
+            max(time_ns) AS last_ns FROM errors GROUP BY cluster_id, api, error, error_code""",
+        ("-errors", "cluster_id", "api", "error"),
     ),
     "errors-over-time": ReportQuery(
         "Errors over time",
@@ -102,14 +107,15 @@ REPORTS = {
         "From the first byte of a request to the first byte of its response, by API, client id, broker and topic. Fetches wait for "
         "records as long as clients allow.",
         ("exchanges", "batches"),
-        f"""SELECT 'api' AS by_what, api AS name, {_LATENCY} FROM exchanges WHERE state = 'paired' GROUP BY api
-            UNION ALL SELECT 'client_id', client_id, {_LATENCY} FROM exchanges WHERE state = 'paired' GROUP BY client_id
-            UNION ALL SELECT 'broker', broker, {_LATENCY} FROM exchanges WHERE state = 'paired' GROUP BY broker
-            UNION ALL SELECT 'topic', topic, {_LATENCY} FROM
+        f"""SELECT 'api' AS by_what, cluster_id, api AS name, {_LATENCY} FROM exchanges WHERE state = 'paired' GROUP BY cluster_id, api
+            UNION ALL SELECT 'client_id', cluster_id, client_id, {_LATENCY} FROM exchanges WHERE state = 'paired'
+                GROUP BY cluster_id, client_id
+            UNION ALL SELECT 'broker', cluster_id, broker, {_LATENCY} FROM exchanges WHERE state = 'paired' GROUP BY cluster_id, broker
+            UNION ALL SELECT 'topic', cluster_id, topic, {_LATENCY} FROM
                 (SELECT DISTINCT capture_id, segment, number, topic FROM batches WHERE topic IS NOT NULL) b
                 JOIN exchanges e ON e.capture_id = b.capture_id AND e.segment = b.segment AND e.number = b.number
-                WHERE state = 'paired' GROUP BY topic""",
-        ("by_what", "-p99_ns", "name"),
+                WHERE state = 'paired' GROUP BY cluster_id, topic""",
+        ("by_what", "-p99_ns", "cluster_id", "name"),
     ),
     "throughput": ReportQuery(
         "Throughput",
@@ -124,71 +130,72 @@ REPORTS = {
         "Top talkers",
         "Which clients send and fetch the most.",
         ("exchanges",),
-        f"""SELECT client_id, {_HOST} AS host, {_SUMMED}, {_BYTES},
+        f"""SELECT cluster_id, client_id, {_HOST} AS host, {_SUMMED}, {_BYTES},
             count(DISTINCT concat(capture_id, '-', cast(connection AS string))) AS connections
-            FROM exchanges GROUP BY client_id, {_HOST}""",
-        ("-response_bytes", "-request_bytes", "client_id", "host"),
+            FROM exchanges GROUP BY cluster_id, client_id, {_HOST}""",
+        ("-response_bytes", "-request_bytes", "cluster_id", "client_id", "host"),
     ),
     "groups": ReportQuery(
         "Groups",
         "How stable consumer groups are: `generations` is how many the captures saw, `thrown_out` counts members that the "
         "coordinator no longer knew.",
         ("groups", "errors"),
-        f"""SELECT coalesce(g.group_id, e.group_id) AS group_id, coalesce(g.members, 0) AS members,
+        f"""SELECT coalesce(g.cluster_id, e.cluster_id) AS cluster_id, coalesce(g.group_id, e.group_id) AS group_id, coalesce(g.members, 0) AS members,
             coalesce(g.joins, 0) AS joins, coalesce(g.leaves, 0) AS leaves, coalesce(g.generations, 0) AS generations,
             g.p99_join_ns AS p99_join_ns, coalesce(e.rebalancing, 0) AS rebalancing, coalesce(e.thrown_out, 0) AS thrown_out,
             coalesce(e.errors, 0) AS errors FROM
-            (SELECT group_id, count(DISTINCT member_id) AS members, count_if(event = 'join') AS joins,
+            (SELECT {_SCOPE} AS scope, max(cluster_id) AS cluster_id, group_id, count(DISTINCT member_id) AS members, count_if(event = 'join') AS joins,
                 count_if(event = 'leave') AS leaves,
                 count(DISTINCT CASE WHEN event = 'join' AND error_code = 0 THEN generation END) AS generations,
                 percentile(CASE WHEN event = 'join' THEN latency_ns END, 0.99) AS p99_join_ns
-                FROM groups GROUP BY group_id) g
-            FULL OUTER JOIN (SELECT group_id, count_if(error = 'REBALANCE_IN_PROGRESS') AS rebalancing,
+                FROM groups GROUP BY {_SCOPE}, group_id) g
+            FULL OUTER JOIN (SELECT {_SCOPE} AS scope, max(cluster_id) AS cluster_id, group_id, count_if(error = 'REBALANCE_IN_PROGRESS') AS rebalancing,
                 count_if(error IN ({_THROWN_OUT})) AS thrown_out, count(*) AS errors
-                FROM errors WHERE group_id IS NOT NULL GROUP BY group_id) e ON g.group_id = e.group_id""",
-        ("-generations", "-thrown_out", "group_id"),
+                FROM errors WHERE group_id IS NOT NULL GROUP BY {_SCOPE}, group_id) e ON g.scope = e.scope AND g.group_id = e.group_id""",
+        ("-generations", "-thrown_out", "cluster_id", "group_id"),
     ),
     "producers": ReportQuery(
         "Producers",
         "How records are sent: small batches, no compression and acks=0 have a cost or a risk; `repeated` are batches of an "
         "idempotent producer that were sent again.",
         ("batches",),
-        """SELECT p.client_id, p.topic, p.batches, p.records, p.bytes, p.records_per_batch, p.bytes_per_batch, p.uncompressed,
+        f"""SELECT p.cluster_id, p.client_id, p.topic, p.batches, p.records, p.bytes, p.records_per_batch, p.bytes_per_batch, p.uncompressed,
             p.gzip, p.snappy, p.lz4, p.zstd, p.acks_0, p.acks_1, p.acks_all, p.idempotent, p.old_format, coalesce(r.repeated, 0) AS repeated FROM
-            (SELECT client_id, topic, count(*) AS batches, sum(record_count) AS records, sum(size_bytes) AS bytes,
+            (SELECT cluster_id, client_id, topic, count(*) AS batches, sum(record_count) AS records, sum(size_bytes) AS bytes,
                 avg(record_count) AS records_per_batch, avg(size_bytes) AS bytes_per_batch,
                 count_if(codec = 'none') AS uncompressed, count_if(codec = 'gzip') AS gzip, count_if(codec = 'snappy') AS snappy,
                 count_if(codec = 'lz4') AS lz4, count_if(codec = 'zstd') AS zstd, count_if(acks = 0) AS acks_0, count_if(acks = 1) AS acks_1,
                 count_if(acks = -1) AS acks_all, count_if(producer_id >= 0) AS idempotent, count_if(magic < 2) AS old_format
-                FROM batches WHERE direction = 'request' GROUP BY client_id, topic) p
-            LEFT JOIN (SELECT client_id, topic, sum(n - 1) AS repeated FROM
-                (SELECT client_id, topic, partition, producer_id, producer_epoch, base_sequence, count(*) AS n FROM batches
+                FROM batches WHERE direction = 'request' GROUP BY cluster_id, client_id, topic) p
+            LEFT JOIN (SELECT cluster_id, client_id, topic, sum(n - 1) AS repeated FROM
+                (SELECT cluster_id, client_id, topic, count(*) AS n FROM batches
                     WHERE direction = 'request' AND producer_id >= 0 AND base_sequence >= 0
-                    GROUP BY client_id, topic, partition, producer_id, producer_epoch, base_sequence) each_batch
-                GROUP BY client_id, topic) r
-            ON p.client_id IS NOT DISTINCT FROM r.client_id AND p.topic IS NOT DISTINCT FROM r.topic""",
-        ("-batches", "client_id", "topic"),
+                    GROUP BY {_SCOPE}, cluster_id, client_id, topic, {_SAME_BATCH}) each_batch
+                GROUP BY cluster_id, client_id, topic) r
+            ON p.cluster_id IS NOT DISTINCT FROM r.cluster_id AND p.client_id IS NOT DISTINCT FROM r.client_id
+                AND p.topic IS NOT DISTINCT FROM r.topic""",
+        ("-batches", "cluster_id", "client_id", "topic"),
     ),
     "quotas": ReportQuery(
         "Quotas",
         "Which clients brokers throttled, and for how long.",
         ("throttles",),
-        """SELECT client_id, api, count(*) AS throttled, sum(throttle_ms) AS sum_ms, max(throttle_ms) AS max_ms,
-            min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM throttles GROUP BY client_id, api""",
-        ("-sum_ms", "client_id", "api"),
+        """SELECT cluster_id, client_id, api, count(*) AS throttled, sum(throttle_ms) AS sum_ms, max(throttle_ms) AS max_ms,
+            min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM throttles GROUP BY cluster_id, client_id, api""",
+        ("-sum_ms", "cluster_id", "client_id", "api"),
     ),
     "findings": ReportQuery(
         "Findings",
-        "Findings of all captures; barnabas findings explains each. A finding counts once per file that shows it.",
+        "Findings of all captures; barnabas findings explains each. A finding counts once per recording that shows it.",
         ("findings",),
-        """SELECT id, severity, count(*) AS findings, count(DISTINCT capture_id) AS captures, sum(count) AS times,
-            min(seen) AS such_as, min(first_ns) AS first_ns, max(last_ns) AS last_ns FROM findings GROUP BY id, severity""",
-        ("-captures", "-times", "id"),
+        """SELECT cluster_id, id, severity, count(*) AS findings, count(DISTINCT capture_id) AS captures, sum(count) AS times,
+            min(seen) AS such_as, min(first_ns) AS first_ns, max(last_ns) AS last_ns FROM findings GROUP BY cluster_id, id, severity""",
+        ("-captures", "-times", "cluster_id", "id"),
     ),
 }
 """Every report by its name; `compatibility` is made of `clients` (see `compatibility`)."""
-OFFERS = """SELECT client_id, software_name, software_version, api_key, max(offered_min) AS offered_min,
+OFFERS = """SELECT cluster_id, client_id, software_name, software_version, api_key, max(offered_min) AS offered_min,
     min(offered_max) AS offered_max FROM versions WHERE offered_max IS NOT NULL
-    GROUP BY client_id, software_name, software_version, api_key"""
-FORMATS = """SELECT client_id, magic, count(*) AS batches FROM batches WHERE direction = 'request' AND magic < 2
-    GROUP BY client_id, magic"""
+    GROUP BY cluster_id, client_id, software_name, software_version, api_key"""
+FORMATS = """SELECT cluster_id, client_id, magic, count(*) AS batches FROM batches WHERE direction = 'request' AND magic < 2
+    GROUP BY cluster_id, client_id, magic"""

@@ -99,14 +99,16 @@ def _topic_id(chance: random.Random) -> bytes:
     return chance.choice(list(TOPICS.values()))
 
 
-def _records(number: int) -> bytes:
-    return encode_batch([Record(offset=0, timestamp=1_700_000_000_000, key=None, value=b"v" * (number % 90))])
+def _records(number: int, producer_id: int = -1) -> bytes:
+    record = Record(offset=0, timestamp=1_700_000_000_000, key=None, value=b"v" * (number % 90))
+    epoch, sequence = (0, number) if producer_id >= 0 else (-1, -1)
+    return encode_batch([record], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
 
 def _produce(connection: int, number: int, client_id: str, chance: random.Random) -> tuple[bytes, bytes]:
     topic_id, index = _topic_id(chance), connection % 3
     asked = {"acks": -1, "timeout_ms": 30000, "topic_data": [
-        {"topic_id": topic_id, "partition_data": [{"index": index, "records": _records(number)}]}]}  # fmt: skip
+        {"topic_id": topic_id, "partition_data": [{"index": index, "records": _records(number, connection)}]}]}  # fmt: skip
     error = 6 if number % 25 == 0 else 0
     done = {"index": index, "error_code": error, "base_offset": number, "log_append_time_ms": -1, "log_start_offset": 0}
     return _both(0, 13, number, client_id, asked, {"responses": [{"topic_id": topic_id, "partition_responses": [done]}]})

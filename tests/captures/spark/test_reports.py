@@ -102,7 +102,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
                 }
             )  # fmt: skip
         recording.close()
-    pipeline.run(pipeline.NO_SPARK, place / "captures", place / "tables")
+    pipeline.run(pipeline.NO_SPARK, place / "captures", place / "tables", cluster="east")
     return place / "tables", sent
 
 
@@ -124,6 +124,7 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
         found = made(engine)
     (total,) = found["summary"]
     assert (total["requests"], total["captures"], total["client_ids"], total["brokers"]) == (800, 2, 3, 2)
+    assert total["clusters"] == 1
     assert total["request_bytes"] == sum(each["bytes"] for each in sent)
     assert total["p99_ns"] == interpolated([each["latency"] for each in sent], 0.99)
     for row in found["latency"]:

@@ -147,6 +147,21 @@ def test_a_cluster_may_be_named(recorded: dict[str, Path], tmp_path: Path) -> No
         assert duckdb.sql(f"SELECT DISTINCT cluster_id FROM {place}").fetchall() == [("east",)]
 
 
+def test_clusters_with_equal_producer_ids_and_groups_are_apart(tmp_path: Path) -> None:
+    """Two clusters, made alike: what one sent is not a retry of what the other did, and a group of each is a group of its own."""
+    output, made = tmp_path / "tables", steps(600)
+    for name in ("east", "west"):
+        record(tmp_path / name, made)
+        pipeline.run("none", str(tmp_path / name), str(output), cluster=name)
+    found = reported(output)
+    assert {row["repeated"] for row in found["producers"]} == {0}
+    assert sorted((row["cluster_id"], row["group_id"]) for row in found["groups"]) == [
+        (cluster, f"group-{n}") for cluster in ("east", "west") for n in range(3)
+    ]
+    alone = {row["group_id"]: row["generations"] for row in found["groups"] if row["cluster_id"] == "east"}
+    assert alone == {row["group_id"]: row["generations"] for row in found["groups"] if row["cluster_id"] == "west"}
+
+
 @pytest.mark.spark
 def test_spark_makes_the_same_tables(recorded: dict[str, Path], read: Callable[[str], Path], spark: Any, tmp_path: Path) -> None:
     done = pipeline.run(spark, str(recorded["fifteen"]), str(tmp_path / "tables"))
