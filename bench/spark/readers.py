@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.captures import tables
-from barnabas.captures.spark import pipeline
 from barnabas.captures.spark.source import BarnabasSource, SegmentReader, ddl
+from barnabas.captures.spark.steps import OnSpark
 from barnabas.captures.tables.output.folder import Folder
+from barnabas.captures.tables.output.plan import todo
 from pyspark import cloudpickle
 from pyspark.sql import functions as f
 from tables import HEADERS
@@ -89,17 +90,11 @@ class Ways:
 
     def written(self, names: tuple[str, ...] = HEADERS) -> int:
         """The pipeline's Parquet, by Spark's tasks."""
-        rows = 0
-
-        def count(row: dict[str, Any]) -> None:
-            nonlocal rows
-            rows += row["frames"]
-
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
             folder = Folder(Path(output, "tables"), names)
             folder.prepare()
-            pipeline.write(self.spark, folder, [(each, None) for each in self.segments], record=count)
-        return rows
+            written = OnSpark(self.spark, folder, lambda text: None).write(todo(self.segments, {}).work)
+            return sum(row["frames"] for each in written for row in each.rows)
 
     def paired_by_reader(self) -> int:
         frame = self._read("barnabas", "exchanges", ["connection", "correlation_id", "latency_ns"])
@@ -119,4 +114,4 @@ def written_alone(segments: list[tables.Segment]) -> int:
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as output:
         folder = Folder(Path(output, "tables"), HEADERS)
         folder.prepare()
-        return sum(folder.write(each)["frames"] for each in segments)
+        return sum(row["frames"] for chunk in todo(segments, {}).work for row in folder.write(chunk).rows)

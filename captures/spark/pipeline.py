@@ -19,7 +19,8 @@ from .. import tables
 from ..reading.storage import Place, Remote, StorageError, place, text
 from ..tables.columns import numpy, pyarrow
 from ..tables.output.folder import DEFAULT, Folder
-from ..tables.output.manifest import Done, todo
+from ..tables.output.manifest import Done
+from ..tables.output.plan import todo
 from . import PipelineError
 from .connect import SCHEME
 from .folder_lock import lock_output
@@ -87,18 +88,18 @@ def run(
     done = _done(folder)
     found = _found(source, done)
     plan = todo(found.segments, done)
-    size = sum(segment.size for segment, _ in plan.work)
+    size = sum(segment.size for segment in plan.segments)
     outcome = PipelineResult(
-        output, folder.names, len(plan.work), size, plan.unchanged, found.live, len(plan.gone), found.left_out
+        output, folder.names, len(plan.segments), size, plan.unchanged, found.live, len(plan.gone), found.left_out
     )
     progress(
-        f"{count(len(plan.work), 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
+        f"{count(outcome.read, 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
     )
     if dry:
         return outcome
     with lock_output(folder):
         for old in plan.gone:
-            folder.remove(old)
+            folder.remove(old.date, old.chunk)
         steps = Steps(folder, found.segments, plan.work, cluster, outcome)
         if spark == NO_SPARK:
             steps.take(InProcess(folder, progress))
@@ -233,9 +234,9 @@ def stream(
             while not query.awaitTermination(1):
                 last = query.lastProgress
                 if last is not None and last["batchId"] != batch:
-                    batch, files = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
-                    if files:
-                        progress(f"batch {batch}: {count(files, 'file')}")
+                    batch, chunks = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
+                    if chunks:
+                        progress(f"batch {batch}: {count(chunks, 'chunk')} of files")
                         _refine(folder, source, engine, progress)
             _refine(folder, source, engine, progress)
         finally:

@@ -1,4 +1,4 @@
-"""The pipeline's own data source: a task reads one file, or makes the tables of one recording, and writes them itself
+"""The pipeline's own data source: a task reads one chunk, or makes the tables of one recording, and writes them itself
 (`tables.output.folder`).
 
 Only a line per file comes back through Spark, so no row of a table goes through the JVM. A task that Spark runs twice, at once
@@ -16,11 +16,10 @@ from pyspark.sql.types import StructType
 
 from .. import tables
 from ..tables.output.folder import Folder
-from ..tables.output.manifest import Done, todo
+from ..tables.output.plan import Chunk, todo
 from ..tables.output.recordings import Recording
-from ..tables.segments import Segment
 from .source import ReadMaxFiles, SupportsTriggerAvailableNow, most_files, readable_segments
-from .steps import Step, Work, lacking, unpacked, unpacked_file, unpacked_recording
+from .steps import Step, Work, lacking, unpacked, unpacked_chunk, unpacked_recording
 
 NAME = "barnabas-pipeline"
 _BATCH = "batch"
@@ -28,7 +27,7 @@ _BATCH = "batch"
 
 class PipelineSource(DataSource):  # type: ignore[misc]
     """Options: `path` (captures), `output` (the folder), `tables` (JSON); of a batch `step` and `plan` (`steps.packed`); of a
-    stream `cluster`. A row per file or recording: its key, and what was done, as JSON."""
+    stream `cluster`. A row per chunk or recording: its key, and what was done, as JSON."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,10 +46,10 @@ class PipelineSource(DataSource):  # type: ignore[misc]
         return _Following(self._folder(), self.options["path"], most_files(self.options), self.options.get("cluster", ""))
 
 
-class _File(InputPartition):  # type: ignore[misc]
-    def __init__(self, segment: Segment, before: Done | None) -> None:
-        super().__init__(segment.key)
-        self.segment, self.before = segment, before
+class _Chunk(InputPartition):  # type: ignore[misc]
+    def __init__(self, chunk: Chunk) -> None:
+        super().__init__(chunk.key)
+        self.chunk = chunk
 
 
 class _Recording(InputPartition):  # type: ignore[misc]
@@ -66,7 +65,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         if self._step is Step.RECORDING:
             return [_Recording(unpacked_recording(each)) for each in unpacked(self._plan)]
-        return [_File(*unpacked_file(each)) for each in unpacked(self._plan)]
+        return [_Chunk(unpacked_chunk(each)) for each in unpacked(self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if self._step is Step.RECORDING:
@@ -74,9 +73,9 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
             notes = self._folder.write_recording(recording)
             yield _line(recording.capture_id, {"capture_id": recording.capture_id, "notes": notes})
         elif self._step is Step.WRITE:
-            yield _line(partition.segment.key, self._folder.write(partition.segment, partition.before))
+            yield _line(partition.chunk.key, self._folder.write(partition.chunk)._asdict())
         else:
-            self._folder.look(partition.segment)
+            self._folder.look(partition.chunk)
 
 
 class _Following(DataSourceStreamReader):  # type: ignore[misc]
@@ -103,40 +102,44 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
         return ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._only = {segment.key for segment, _ in self._work()}
+        self._only = {key for chunk in self._work() for key in chunk.cause}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        work = self._work()[: self._most]
+        work: Work = []
+        files = 0
+        for chunk in self._work():
+            if work and files + len(chunk.cause) > self._most:
+                break
+            work.append(chunk)
+            files += len(chunk.cause)
         self._look(work)
-        self._late = (self._late or set()).difference(segment.key for segment, _ in work)
-        self._tried |= {segment.key: _state(segment) for segment, _ in work}
-        return [_File(*each) for each in work]
+        taken = {segment.key: segment for chunk in work for segment in chunk.segments}
+        self._late = (self._late or set()).difference(taken)
+        self._tried |= {key: _state(segment) for key, segment in taken.items()}
+        return [_Chunk(chunk) for chunk in work]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        yield _line(partition.segment.key, self._folder.write(partition.segment, partition.before))
+        yield _line(partition.chunk.key, self._folder.write(partition.chunk)._asdict())
 
     def _look(self, work: Work) -> None:
         """Learn what these files say before their rows are written."""
-        for segment, _ in work:
-            if not segment.foreign:
-                self._folder.look(segment)
-        captures = [segment.capture_id for segment, _ in work]
-        named = self._folder.context.merge(captures, self._cluster)
-        self._late = (self._late or set()) | {segment.key for segment, _ in lacking(self._folder, self._segments, named)}
+        for chunk in work:
+            if not chunk.foreign:
+                self._folder.look(chunk.only(chunk.cause))
+        named = self._folder.context.merge([chunk.capture_id for chunk in work], self._cluster)
+        self._late = (self._late or set()) | lacking(self._folder, self._segments, named)
 
     def _work(self) -> Work:
-        """The files to read, without those just read and unchanged."""
+        """The chunks to read, without those whose files were just read, and are unchanged."""
         found, self._known = readable_segments([self._path], self._known)
         self._segments = found.segments
         done = self._folder.done()
-        work = todo(found.segments, done).work
         if self._late is None:  # a stream that goes on
-            known = set(self._folder.context.read().topics)
-            self._late = {segment.key for segment, _ in lacking(self._folder, found.segments, known)}
-        new = {segment.key for segment, _ in work}
-        late = [(s, done[s.key]) for s in found.segments if s.key in self._late and s.key in done and s.key not in new]
-        tried = (each for each in work if self._tried.get(each[0].key) != _state(each[0]))
-        return [each for each in (*tried, *late) if self._only is None or each[0].key in self._only]
+            self._late = lacking(self._folder, found.segments, set(self._folder.context.read().topics))
+        states = {segment.key: _state(segment) for segment in found.segments}
+        tried = {key for key, state in self._tried.items() if states.get(key) == state and key not in self._late}
+        wanted = states.keys() - tried if self._only is None else self._only - tried
+        return [chunk for chunk in todo(found.segments, done, self._late).work if chunk.cause & wanted]
 
 
 if SupportsTriggerAvailableNow is not None:

@@ -1,10 +1,10 @@
 """The steps of a run, the same with Spark and without: what files say, the rows of each file, the tables of each recording.
 
-    look         every new segment     what other files of its recording have to know      -> tables topics, brokers
-    write        every new file        landing: its rows, named by what all files say      -> one Parquet file per table
-    recordings   what has changed      connections, versions and findings of all its files -> one Parquet file per table
+    look         new segments          what other files of their recording have to know    -> tables topics, brokers
+    write        chunks (`plan`)       landing: their rows, named by what all files say     -> one Parquet file per table
+    recordings   what has changed      connections, versions and findings of all files     -> one Parquet file per table
 
-Each step is a Spark job with a task per file, or per recording. A file whose topics or cluster become known later is read again.
+Each step is a Spark job with a task per chunk, or per recording. A file whose topics or cluster become known later is read again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..reading.storage import Remote, place, text
+from ..tables.bodies import shown_id
 from ..tables.output.folder import Folder
-from ..tables.output.manifest import Done
+from ..tables.output.manifest import Written, key_of
+from ..tables.output.plan import Chunk, todo
 from ..tables.output.recordings import Recording, RecordingFile
 from ..tables.segments import Segment
 from .session import report_progress
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
-Work = list[tuple[Segment, Done | None]]
+Work = list[Chunk]
 _JOB = 2000
-"""Files of one Spark job."""
+"""Tasks of one Spark job."""
 
 
 class Outcome(Protocol):
@@ -51,10 +53,10 @@ class MadeTables(NamedTuple):
 class Engine(Protocol):
     """Where the steps run."""
 
-    def look(self, segments: Sequence[Segment]) -> None: ...
+    def look(self, work: Work) -> None: ...
 
-    def write(self, work: Work) -> Iterator[dict[str, Any]]:
-        """The rows of `segments`, as files are done."""
+    def write(self, work: Work) -> Iterator[Written]:
+        """What was written, as chunks are done."""
 
     def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]: ...
 
@@ -74,12 +76,12 @@ class Steps:
 
     def take(self, engine: Engine) -> None:
         """Take all steps. Raises OSError when the tables cannot be written."""
-        recorded = [segment for segment, _ in self._work if not segment.foreign]
+        recorded = [chunk.only(chunk.cause) for chunk in self._work if not chunk.foreign]
         if recorded:
             engine.look(recorded)
         named = self._merge()
         self._write(engine, self._work + self._lacking(named))
-        if any(segment.foreign for segment, _ in self._work):  # what captures of other tools say is known only now
+        if any(chunk.foreign for chunk in self._work):  # what captures of other tools say is known only now
             self._write(engine, self._lacking(self._merge()))
         self.refine(engine)
 
@@ -97,30 +99,35 @@ class Steps:
     def _write(self, engine: Engine, work: Work) -> None:
         if not work:
             return
-        for row in engine.write(work):
-            self._folder.learn(row)
-            if row["status"] != "ok":
+        causes = {key for chunk in work for key in chunk.cause}
+        for written in engine.write(work):
+            self._folder.learn(written)
+            for row in written.rows:
+                if row["status"] == "ok" or key_of(row) not in causes:
+                    continue
                 self._outcome.damaged.append(f"{row['path']}: {row['status']}: {row['detail'] or 'it ends early'}")
 
     def _lacking(self, named: set[bytes]) -> Work:
-        being_read = {segment.key for segment, _ in self._work}
-        return [each for each in lacking(self._folder, self._segments, named) if each[0].key not in being_read]
+        being_read = {segment.key for chunk in self._work for segment in chunk.segments}
+        done, late = self._folder.done(), lacking(self._folder, self._segments, named)
+        return todo([each for each in self._segments if each.key in done], done, late - being_read).work if late else []
 
     def _recordings(self) -> list[Recording]:
         return self._folder.recordings({segment.key: segment for segment in self._segments})
 
 
-def lacking(folder: Folder, segments: Iterable[Segment], named: set[bytes]) -> Work:
-    """Files that were read before their cluster was known, or one of the topic ids `named` had its name."""
+def lacking(folder: Folder, segments: Iterable[Segment], named: set[bytes]) -> set[str]:
+    """Files that were read before their cluster was known, or one of the topic ids `named` had its name, by `Segment.key`."""
     done = folder.done()
-    found: Work = []
+    ids = {shown_id(topic_id) for topic_id in named}
+    found: set[str] = set()
     for segment in segments:
         before = done.get(segment.key)
         if before is None or before.unreadable:
             continue
-        unknown = named and before.unnamed and named & folder.unnamed(before)
+        unknown = ids and before.unnamed and ids & folder.unnamed(before)
         if unknown or before.cluster_id != folder.context.cluster_id(before.capture_id):
-            found.append((segment, before))
+            found.add(segment.key)
     return found
 
 
@@ -130,13 +137,13 @@ class InProcess:
     def __init__(self, folder: Folder, progress: Progress) -> None:
         self._folder, self._progress = folder, progress
 
-    def look(self, segments: Sequence[Segment]) -> None:
-        for segment in self._shown("looking for names", segments, "file"):
-            self._folder.look(segment)
+    def look(self, work: Work) -> None:
+        for chunk in self._shown("looking for names", work, "chunk"):
+            self._folder.look(chunk)
 
-    def write(self, work: Work) -> Iterator[dict[str, Any]]:
-        for segment, before in self._shown("reading", work, "file"):
-            yield self._folder.write(segment, before)
+    def write(self, work: Work) -> Iterator[Written]:
+        for chunk in self._shown("reading", work, "chunk"):
+            yield self._folder.write(chunk)
 
     def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]:
         for recording in self._shown("connections, versions and findings", found, "recording"):
@@ -161,12 +168,13 @@ class OnSpark:
         self._spark, self._folder, self._progress = spark, folder, progress
         spark.dataSource.register(PipelineSource)
 
-    def look(self, segments: Sequence[Segment]) -> None:
-        for _ in self._job(Step.LOOK, [packed_file(segment, None) for segment in segments], "looking for names", "file"):
+    def look(self, work: Work) -> None:
+        for _ in self._job(Step.LOOK, list(map(packed_chunk, work)), "looking for names", "chunk"):
             pass
 
-    def write(self, work: Work) -> Iterator[dict[str, Any]]:
-        return self._job(Step.WRITE, [packed_file(*each) for each in work], "reading", "file")
+    def write(self, work: Work) -> Iterator[Written]:
+        for written in self._job(Step.WRITE, list(map(packed_chunk, work)), "reading", "chunk"):
+            yield Written(**written)
 
     def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]:
         by_id = {each.capture_id: each for each in found}
@@ -175,7 +183,7 @@ class OnSpark:
             yield MadeTables(by_id[made["capture_id"]], made["notes"])
 
     def _job(self, step: Step, plan: list[Any], what: str, unit: str) -> Iterator[dict[str, Any]]:
-        """A task per file or recording (see `pipeline_source`)."""
+        """A task per chunk or recording (see `pipeline_source`)."""
         from .pipeline_source import NAME
 
         for start in range(0, len(plan), _JOB):
@@ -190,7 +198,7 @@ class OnSpark:
 
 
 class Step(Enum):
-    """What a task does with its file or recording."""
+    """What a task does with its chunk or recording."""
 
     LOOK = "look"
     WRITE = "write"
@@ -207,17 +215,17 @@ def unpacked(plan: str) -> list[Any]:
     return list(json.loads(zlib.decompress(b64decode(plan)).decode("utf-8", "surrogatepass")))
 
 
-def packed_file(segment: Segment, before: Done | None) -> list[Any]:
-    """A file to read in JSON's types."""
-    plain = [text(each) if isinstance(each, (Path, Remote)) else each for each in segment]
-    return [plain, None if before is None else list(before)]
+def packed_chunk(chunk: Chunk) -> list[Any]:
+    """A chunk in JSON's types."""
+    files = [[text(each) if isinstance(each, (Path, Remote)) else each for each in segment] for segment in chunk.segments]
+    return [files, sorted(chunk.cause), chunk.before]
 
 
-def unpacked_file(packed: list[Any]) -> tuple[Segment, Done | None]:
-    """The inverse of `packed_file`."""
-    found, before = Segment(*packed[0]), packed[1]
-    follows = None if found.follows is None else place(found.follows)
-    return found._replace(path=place(found.path), follows=follows), None if before is None else Done(*before)
+def unpacked_chunk(packed: list[Any]) -> Chunk:
+    """The inverse of `packed_chunk`."""
+    files = [Segment(*each) for each in packed[0]]
+    files = [each._replace(path=place(each.path), follows=each.follows and place(each.follows)) for each in files]
+    return Chunk(tuple(files), frozenset(packed[1]), tuple((date, name) for date, name in packed[2]))
 
 
 def unpacked_recording(packed: list[Any]) -> Recording:

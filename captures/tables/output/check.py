@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from ...reading.storage import Place, open_filesystem
 from ..connections import CONNECTIONS
 from ..segments import SEGMENTS
-from .manifest import done_of
+from .manifest import key_of
 
 _COUNTED = {"exchanges": "exchanges", "frames": "frames"}
 """Tables, and the column of `segments` that counts their rows."""
@@ -36,8 +36,8 @@ def check(tables: Mapping[str, Iterable[Place]]) -> FolderCheck:
     with ThreadPoolExecutor(8) as pool:  # a store answers slowly
         for path, found in pool.map(partial(_of_parquet, _rows), tables[SEGMENTS.name]):
             problems += [f"{path}: {found}"] if isinstance(found, str) else []
-            rows |= {done_of(row).key: row for row in found if isinstance(row, dict)}
-        known = rows.keys() | {row["capture_id"] for row in rows.values()}
+            rows |= {key_of(row): row | {"chunk": path.stem} for row in found if isinstance(row, dict)}
+        known = rows.keys() | {row["capture_id"] for row in rows.values()} | {row["chunk"] for row in rows.values()}
         for name, paths in tables.items():
             if name != SEGMENTS.name:
                 counts = dict(pool.map(partial(_of_parquet, _row_count), paths))
@@ -77,19 +77,23 @@ def _exchanges(file: Any) -> int:
 def _disagreements(
     name: str, counts: dict[Place, int | str], rows: dict[str, dict[str, Any]], known: set[str]
 ) -> list[str]:
-    """What of a table's files does not agree with the rows of `segments`, by `Segment.key`. `known`: files and recordings."""
+    """What of a table's files does not agree with the rows of `segments`, by `Segment.key`. `known`: files, chunks and recordings."""
     problems = []
-    by_key: dict[str, int | str] = {}
+    by_chunk: dict[str, int | str] = {}
     for path, count in counts.items():
         if isinstance(count, str):
             problems.append(f"{path}: {count}")
         elif count and path.stem not in known:
             problems.append(f"{path}: {count} rows of a file that the table segments does not list")
-        by_key[path.stem] = count
-    for key, row in rows.items() if name in _COUNTED else ():
-        expected, found = row[_COUNTED[name]], by_key.get(key, 0)
+        by_chunk[path.stem] = count
+    chunks: dict[str, list[dict[str, Any]]] = {}
+    for row in rows.values() if name in _COUNTED else ():
+        chunks.setdefault(row["chunk"], []).append(row)
+    for chunk, inside in chunks.items():
+        expected, found = sum(row[_COUNTED[name]] for row in inside), by_chunk.get(chunk, 0)
         if found != expected and not isinstance(found, str):
-            problems.append(f"{name}: {found} rows of {row['path']}, and segments counts {expected}")
+            paths = inside[0]["path"] + f" to {inside[-1]['path']}" * (len(inside) > 1)
+            problems.append(f"{name}: {found} rows of {paths}, and segments counts {expected}")
     return problems
 
 

@@ -1,14 +1,14 @@
 """The folder of tables that the pipeline writes, and in which plain readers find every row once.
 
-    OUTPUT/TABLE/date=YYYY-MM-DD/CAPTURE-NUMBER.parquet      of one file of a capture: landing
+    OUTPUT/TABLE/date=YYYY-MM-DD/CAPTURE-NUMBER.parquet      of a chunk: adjacent segments from this one on (`plan`)
     OUTPUT/TABLE/date=YYYY-MM-DD/CAPTURE.parquet             of a whole recording: `recordings`
     OUTPUT/TABLE/all.parquet                                 of everything: `context_tables`
     OUTPUT/.landed/                                          what files counted for the tables of their recordings
 
 Parquet files (zstd) are named by what was read, so that reading it again replaces the same rows. A file is written under a hidden
-name beside the tables and put in its place by one rename; the one of the table `segments` comes last: its row means that all
-others of that file are there. So a reader never sees half a file or a row twice, whatever was killed, and the table `segments` is
-the list of what is done. `date` is the day (UTC) on which the first exchange of the file, or of the recording, began.
+name beside the tables and put in its place by one rename; the one of the table `segments` comes last: its rows mean that
+all others of the chunk are there. So a reader never sees half a file or a row twice, whatever was killed, and the table `segments` is
+the list of what is done. `date` is the day (UTC) on which the first exchange of the chunk, or of the recording, began.
 
 In a store (`captures.reading.storage`) a file is written on this machine, and put in its place as a whole.
 """
@@ -16,14 +16,15 @@ In a store (`captures.reading.storage`) a file is written on this machine, and p
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ....decoder import Topics
 from ....errors import BarnabasError
 from ...pcap.pcapng import NotACapture
 from ...reading.capture import Capture
-from ...reading.context import contexts_of, recording_of
+from ...reading.context import Broker, Context, contexts_of, merged, recording_of
 from ...reading.storage import Listed, Place, list_files, open_filesystem, place
 from ..columns import pyarrow, schema_of
 from ..connections import CONNECTIONS
@@ -34,8 +35,9 @@ from ..segments import LAYOUT, SEGMENTS, Segment, fetch_local
 from ..version_table import PARTIAL_VERSIONS, VERSIONS
 from .check import FolderCheck, check
 from .context_tables import ContextTables
-from .manifest import Done, Manifest, date_of, is_one
+from .manifest import Done, Manifest, Written, date_of, is_one
 from .parquet import HIDDEN, LANDED, LAYOUT_KEY, ParquetFile
+from .plan import Chunk
 from .recordings import PARTS, Made, Recording, RecordingTables, recordings_of
 
 _EMPTY = "date=1970-01-01/nothing.parquet"
@@ -120,7 +122,8 @@ class Folder:
         done = self.done()
         readable = [each for each in done.values() if not each.unreadable]
         days = {each.capture_id: each.date for each in sorted(readable, key=lambda each: each.date, reverse=True)}
-        places = {f"date={each.date}/{key}" for key, each in done.items()}
+        chunks = {each.chunk for each in done.values()}
+        places = {f"date={each.date}/{name}" for key, each in done.items() for name in (key, each.chunk)}
         places |= {f"date={date}/{capture_id}" for capture_id, date in days.items()}
         for name in self.held():
             for path in self.paths(name):
@@ -129,7 +132,7 @@ class Folder:
                     self.made.read().pop(path.stem, None)
         for name in PARTS:
             for each in list_files(self.path / LANDED / name, deep=False):
-                if each.path.stem not in done:
+                if each.path.stem not in chunks:
                     each.path.unlink(missing_ok=True)
 
     def paths(self, name: str) -> list[Place]:
@@ -165,14 +168,15 @@ class Folder:
         """The files that were read, by `Segment.key`."""
         return self._manifest.read()
 
-    def learn(self, row: dict[str, Any]) -> None:
-        """Hear of the row that `write` returned, perhaps in another process."""
-        self._manifest.learn(row)
+    def learn(self, written: Written) -> None:
+        """Hear of what `write` returned, perhaps in another process."""
+        self._manifest.learn(written)
 
-    def remove(self, old: Done) -> None:
-        """Take a file's rows out of all tables; first out of the list of what is done."""
+    def remove(self, date: str, chunk: str, but: Collection[str] = ()) -> None:
+        """Take a chunk's rows out of all tables `but` these; first out of the list of what is done."""
         for name in (SEGMENTS.name, *(name for name in self.names if name != SEGMENTS.name), PARTIAL_VERSIONS.name):
-            self._place(name, old.date, old.key).unlink(missing_ok=True)
+            if name not in but:
+                self._place(name, date, chunk).unlink(missing_ok=True)
 
     def verify(self) -> FolderCheck:
         """Compare the rows of the tables with what `segments` counts. Raises FolderError, OSError."""
@@ -181,65 +185,85 @@ class Folder:
 
     # one file
 
-    def look(self, segment: Segment) -> None:
-        """Read a segment for what other files of its recording have to know. Raises OSError when it cannot be kept."""
-        with fetch_local(segment.path, segment.follows) as found:
-            assert found is not None
-            try:
-                with Capture(found[0]) as capture:
-                    context = contexts_of(capture)[recording_of(capture, 0)]
-            except (NotACapture, OSError):  # its row will say so
-                return
-        self.context.put(segment.key, segment.capture_id, context)
-
-    def write(self, segment: Segment, before: Done | None = None) -> dict[str, Any]:
-        """Read a file and put its rows in their places; returns its row of `segments`. `before`: what it was when it was
-        read the last time. Raises OSError when the tables cannot be written, never for what is in the file."""
-        with fetch_local(segment.path, segment.follows) as found:
-            assert found is not None
-            return self._write(segment, *found, before)
-
-    def _write(self, segment: Segment, path: Path, follows: Path | None, before: Done | None) -> dict[str, Any]:
-        name = segment.capture_id if segment.foreign else ""
-        context = self.context.context(segment.capture_id)
-        unit = SegmentTables(path, self._of_file(), follows=follows, capture_id=name, context=context)
-        writers: dict[str, ParquetFile] = {}
-        row: dict[str, Any] = {}
-        unnamed: set[str] = set()
-        try:
-            for name, batch in unit:
-                if name == SEGMENTS.name:
-                    # As it was found: it may have grown meanwhile, and is then read again.
-                    (row,) = batch.to_pylist()
-                    # of a compressed capture the row counts what it unpacks to
-                    whole = row["good_bytes"] >= row["size_bytes"]
-                    row["good_bytes"] = segment.size if whole else min(row["good_bytes"], segment.size)
-                    row |= {
-                        "capture_id": segment.capture_id, "sequence": segment.number, "size_bytes": segment.size,
-                        "modified_ns": segment.modified_ns, "path": str(segment.path),
-                    }  # fmt: skip
+    def look(self, chunk: Chunk) -> None:
+        """Read segments for what other files of their recording have to know. Raises OSError when it cannot be kept."""
+        brokers: dict[str, Broker] = {}
+        names: dict[bytes, str] = {}
+        for segment in chunk.segments:
+            with fetch_local(segment.path, segment.follows) as found:
+                assert found is not None
+                try:
+                    with Capture(found[0]) as capture:
+                        said = contexts_of(capture)[recording_of(capture, 0)]
+                except (NotACapture, OSError):  # its row will say so
                     continue
-                if name not in writers:
-                    writers[name] = ParquetFile(self.path, _PARTIAL.get(name) or _DESCRIBED[name], segment.key)
-                writers[name].add(batch)
-                if name in _NAMED:
-                    unnamed |= unnamed_topics(batch)
-            row["unnamed"] = len(unnamed)
-            date = date_of(row["first_ns"], row["modified_ns"])
-            last = writers[SEGMENTS.name] = ParquetFile(self.path, SEGMENTS, segment.key)
-            last.add(pyarrow().RecordBatch.from_pylist([row], schema=last.schema))
+            brokers = merged(brokers, said.brokers)
+            names |= said.topics.names
+        self.context.put(chunk.key, chunk.capture_id, Context(brokers, Topics(names)))
+
+    def write(self, chunk: Chunk) -> Written:
+        """Read a chunk and put its rows in their places. Raises OSError when the tables cannot be written, never for what is in
+        a file."""
+        context = self.context.context(chunk.capture_id)
+        writers: dict[str, ParquetFile] = {}
+        rows: list[dict[str, Any]] = []
+        try:
+            for segment in chunk.segments:
+                with fetch_local(segment.path, segment.follows) as found:
+                    assert found is not None
+                    rows.append(self._read(segment, *found, context, chunk.key, writers))
+            first = next((row["first_ns"] for row in rows if row["first_ns"] is not None), None)
+            date = date_of(first, rows[0]["modified_ns"])
+            last = writers[SEGMENTS.name] = ParquetFile(self.path, SEGMENTS, chunk.key)
+            last.add(pyarrow().RecordBatch.from_pylist(rows, schema=last.schema))
             for writer in writers.values():
                 writer.close()
-            if before is not None:
-                self.remove(before)
-            if segment.foreign:
-                self.context.put(segment.key, segment.capture_id, unit.context)
+            for place in chunk.before:
+                if place != (date, chunk.key):
+                    self.remove(*place)
             for name, writer in writers.items():
-                writer.put(self._place(name, date, segment.key))
+                writer.put(self._place(name, date, chunk.key))
+            if chunk.before:
+                self.remove(date, chunk.key, but=writers)
         finally:
             for writer in writers.values():
                 writer.drop()
-        return row
+        return Written(date, chunk.key, rows)
+
+    def _read(
+        self,
+        segment: Segment,
+        path: Path,
+        follows: Path | None,
+        context: Context,
+        chunk: str,
+        writers: dict[str, ParquetFile],
+    ) -> dict[str, Any]:
+        """Hand the rows of a file to the writers; returns its row of `segments`."""
+        name = segment.capture_id if segment.foreign else ""
+        unit = SegmentTables(path, self._of_file(), follows=follows, capture_id=name, context=context)
+        row: dict[str, Any] = {}
+        unnamed: set[str] = set()
+        for name, batch in unit:
+            if name == SEGMENTS.name:
+                # As it was found: it may have grown meanwhile, and is then read again.
+                (row,) = batch.to_pylist()
+                # of a compressed capture the row counts what it unpacks to
+                whole = row["good_bytes"] >= row["size_bytes"]
+                row["good_bytes"] = segment.size if whole else min(row["good_bytes"], segment.size)
+                row |= {
+                    "capture_id": segment.capture_id, "sequence": segment.number, "size_bytes": segment.size,
+                    "modified_ns": segment.modified_ns, "path": str(segment.path),
+                }  # fmt: skip
+                continue
+            if name not in writers:
+                writers[name] = ParquetFile(self.path, _PARTIAL.get(name) or _DESCRIBED[name], chunk)
+            writers[name].add(batch)
+            if name in _NAMED:
+                unnamed |= unnamed_topics(batch)
+        if segment.foreign:
+            self.context.put(segment.key, segment.capture_id, unit.context)
+        return row | {"unnamed": len(unnamed)}
 
     def _of_file(self) -> list[Options]:
         """The tables that are made of one file."""
@@ -259,7 +283,7 @@ class Folder:
 
         found: set[str] = set()
         for name in _NAMED if done.unnamed else ():
-            store, path = open_filesystem(self._place(name, done.date, done.key))
+            store, path = open_filesystem(self._place(name, done.date, done.chunk))
             try:
                 found |= unnamed_topics(parquet.read_table(path, columns=["topic", "topic_id"], filesystem=store))
             except FileNotFoundError:

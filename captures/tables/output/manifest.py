@@ -1,17 +1,16 @@
-"""The list of files that were read into a folder of tables, and the plan of what to read next."""
+"""The list of files that were read into a folder of tables."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...reading.storage import Listed, Place, open_filesystem, stamp, stamps
+from ...reading.storage import Place, open_filesystem, stamp, stamps
 from ..columns import pyarrow
-from ..segments import SEGMENTS, Segment
+from ..segments import SEGMENTS
 
 MANIFEST = ".manifest"
 _COLUMNS = (
@@ -21,17 +20,19 @@ _Stamp = tuple[str, int, int]
 
 
 class Done(NamedTuple):
-    """A file that was read: as it was then, and where its rows are. `cluster_id`: "" if unknown; `unnamed`: as in `segments`."""
+    """A file that was read: as it was then, and where its rows are: ``TABLE/date=DATE/CHUNK.parquet``. `cluster_id`: "" if unknown;
+    `unnamed`: as in `segments`."""
 
     key: str
     path: str
     size: int
     modified_ns: int
     continues: int
-    date: str
     unreadable: bool
     cluster_id: str
     unnamed: int
+    date: str
+    chunk: str
 
     @property
     def capture_id(self) -> str:
@@ -47,36 +48,39 @@ def date_of(first_ns: int | None, modified_ns: int) -> str:
     return datetime.fromtimestamp((modified_ns if first_ns is None else first_ns) // 10**9, UTC).strftime("%Y-%m-%d")
 
 
-def is_table(each: Listed) -> bool:
-    """Whether a file below a table's folder is one of the pipeline's."""
-    return is_one("/".join(str(each.path).rsplit("/", 2)[1:]))
-
-
 def is_one(below: str) -> bool:
     """Whether a path below the table's folder is one of the pipeline's."""
     return below.startswith("date=") and below.endswith(".parquet") and below.count("/") == 1
 
 
+class Written(NamedTuple):
+    """What a task wrote of a chunk: the day and name of its Parquet files, and its rows of `segments`."""
+
+    date: str
+    chunk: str
+    rows: list[dict[str, Any]]
+
+
 class Manifest:
     """The list of files already read into a folder of tables. Once read, only new entries are opened.
 
-    The table `segments` is authoritative; `.manifest` beside it only spares the next run opening a Parquet file per file of a
-    capture. An entry counts while the Parquet file it was made of has the same size and time.
+    The table `segments` is authoritative; `.manifest` beside it only spares the next run opening all its Parquet files. An
+    entry counts while the Parquet file it was made of has the same size and time.
     """
 
     def __init__(self, folder: Place) -> None:
         self._folder = folder
-        self._held: dict[_Stamp, Done] | None = None
+        self._held: dict[_Stamp, list[Done]] | None = None
         self._saved = True
-        self._announced: dict[str, Done] = {}
+        self._announced: dict[str, list[Done]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Manifest, (self._folder,)  # a task needs none of it
 
-    def learn(self, row: dict[str, Any]) -> None:
-        """A row of `segments` that was written just now, so that it need not be read."""
-        done = done_of(row)
-        self._announced[f"date={done.date}/{done.key}.parquet"] = done
+    def learn(self, written: Written) -> None:
+        """What was written just now, so that it need not be read."""
+        place = f"date={written.date}/{written.chunk}.parquet"
+        self._announced[place] = [_done(row, place) for row in written.rows]
 
     def read(self) -> dict[str, Done]:
         """The files that were read, by `Segment.key`."""
@@ -91,7 +95,7 @@ class Manifest:
         with ThreadPoolExecutor(8) as pool:  # a store answers slowly
             held |= zip(unread, pool.map(self._read, unread), strict=True)
         self._held = held
-        return {done.key: done for done in held.values() if done.key}
+        return {done.key: done for some in held.values() for done in some}
 
     def save(self) -> None:
         """Write it, unless the file has it already. Raises OSError."""
@@ -110,8 +114,9 @@ class Manifest:
         pa = pyarrow()
         from pyarrow import parquet
 
-        columns = {f"stamp_{n}": [stamp[n] for stamp in self._held] for n in range(3)}
-        columns |= {name: [done[n] for done in self._held.values()] for n, name in enumerate(Done._fields)}
+        stamped = [(each, done) for each, some in held.items() for done in some or [_NOTHING]]
+        columns = {f"stamp_{n}": [each[n] for each, _ in stamped] for n in range(3)}
+        columns |= {name: [done[n] for _, done in stamped] for n, name in enumerate(Done._fields)}
         sink = pa.BufferOutputStream()
         parquet.write_table(pa.table(columns), sink, compression="zstd")
         there = self._folder / MANIFEST
@@ -124,16 +129,15 @@ class Manifest:
             there.write(sink.getvalue())
         self._saved = True
 
-    def _read(self, each: _Stamp) -> Done:
-        """The row of a Parquet file of the table `segments`; an empty one has no key."""
+    def _read(self, each: _Stamp) -> list[Done]:
+        """The rows of a Parquet file of the table `segments`."""
         from pyarrow import parquet
 
         store, path = open_filesystem(self._folder / SEGMENTS.name / each[0])
         with store.open_input_file(path) as file:
-            rows = parquet.ParquetFile(file).read(list(_COLUMNS)).to_pylist()
-        return done_of(rows[0]) if rows else Done("", "", 0, 0, 0, "", False, "", 0)
+            return [_done(row, each[0]) for row in parquet.ParquetFile(file).read(list(_COLUMNS)).to_pylist()]
 
-    def _kept(self) -> dict[_Stamp, Done]:
+    def _kept(self) -> dict[_Stamp, list[Done]]:
         from pyarrow import parquet
 
         try:
@@ -145,7 +149,21 @@ class Manifest:
             lists = [_list(table[name]) for name in (*(f"stamp_{n}" for n in range(3)), *Done._fields)]
         except (OSError, KeyError, ValueError):  # none, or another version's: the table has it all
             return {}
-        return dict(zip(zip(*lists[:3], strict=True), map(Done._make, zip(*lists[3:], strict=True)), strict=True))
+        kept: dict[_Stamp, list[Done]] = {}
+        for each in zip(*lists, strict=True):
+            some, done = kept.setdefault(each[:3], []), Done._make(each[3:])
+            if done.key:
+                some.append(done)
+        return kept
+
+
+_NOTHING = Done("", "", 0, 0, 0, False, "", 0, "", "")
+"""In the manifest: a Parquet file without rows."""
+
+
+def key_of(row: dict[str, Any]) -> str:
+    """The `Segment.key` of a row of `segments`."""
+    return f"{row['capture_id']}-{row['sequence']:06d}"
 
 
 def _list(column: Any) -> list[Any]:
@@ -153,36 +171,10 @@ def _list(column: Any) -> list[Any]:
     return list(column.to_pylist() if text else column.to_numpy().tolist())
 
 
-def done_of(row: dict[str, Any]) -> Done:
-    """The entry of a row of `segments`."""
+def _done(row: dict[str, Any], place: str) -> Done:
+    """The entry of a row of `segments`, which is at this place below the table's folder."""
+    date, _, name = place.removeprefix("date=").partition("/")
     return Done(
-        f"{row['capture_id']}-{row['sequence']:06d}", row["path"], row["size_bytes"], row["modified_ns"], row["continues"],
-        date_of(row["first_ns"], row["modified_ns"]), row["status"] == "unreadable",
-        row["cluster_id"] or "", row["unnamed"],
+        key_of(row), row["path"], row["size_bytes"], row["modified_ns"], row["continues"], row["status"] == "unreadable",
+        row.get("cluster_id") or "", row.get("unnamed") or 0, date, name.removesuffix(".parquet"),
     )  # fmt: skip
-
-
-class Todo(NamedTuple):
-    """The work of a run: files to read (with their previous state), unchanged files, and removed ones."""
-
-    work: list[tuple[Segment, Done | None]]
-    unchanged: int
-    gone: list[Done]
-
-
-def todo(segments: Sequence[Segment], done: dict[str, Done]) -> Todo:
-    """Files that are new or have changed; a segment also when its next one is there by now, and was not before. Of a
-    foreign capture that has changed, the rows under its old name go."""
-    work: list[tuple[Segment, Done | None]] = []
-    paths = {str(each.path): each.key for each in segments if each.foreign}
-    for segment in segments:
-        before = done.get(segment.key)
-        same = before is not None and before.size == segment.size
-        if not segment.foreign:
-            same = same and before is not None and before.modified_ns == segment.modified_ns
-        if same and before is not None and not (before.continues and segment.follows):
-            continue
-        work.append((segment, before))
-    gone = [old for key, old in done.items() if old.path in paths and paths[old.path] != key]
-    keys = {each.key for each in segments}
-    return Todo(work, len(segments) - len(work), [old for old in gone if old.key not in keys])

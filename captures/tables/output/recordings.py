@@ -46,11 +46,12 @@ class RecordingFile(NamedTuple):
     where: str
     like: str
     date: str
+    chunk: str
 
     @classmethod
     def of(cls, done: Done, segment: Segment | None) -> RecordingFile:
         where = "" if segment is None else text(segment.path)
-        return cls(done.key, where, f"{done.size} {done.modified_ns} {done.continues}", done.date)
+        return cls(done.key, where, f"{done.size} {done.modified_ns} {done.continues}", done.date, done.chunk)
 
 
 class Recording(NamedTuple):
@@ -118,7 +119,7 @@ def recordings_of(
         inside = tuple(RecordingFile.of(each, segments.get(each.key)) for each in files)
         foreign = any(each.key in segments and segments[each.key].foreign for each in files)
         digest = blake2b(digest_size=16)
-        digest.update(repr([(file.key, file.like, file.date) for file in inside]).encode())
+        digest.update(repr([(file.key, file.like, file.date, file.chunk) for file in inside]).encode())
         digest.update(repr(sorted(brokers.get(capture_id, {}).items())).encode())
         before = made.get(capture_id, ("", ""))
         if digest.hexdigest() != before[0]:
@@ -173,11 +174,11 @@ class RecordingTables:
         (self._output / LANDED / _STATE / capture_id).unlink(missing_ok=True)
 
     def _parts(self, recording: Recording, table: Table) -> Iterator[dict[str, Any]]:
-        """What the files counted, in their order. A file without connections has none."""
+        """What the files counted, in their order. A chunk without connections has none."""
         from pyarrow import parquet
 
-        for file in recording.files:
-            store, path = open_filesystem(self._output / LANDED / table.name / f"{file.key}.parquet")
+        for chunk in dict.fromkeys(file.chunk for file in recording.files):
+            store, path = open_filesystem(self._output / LANDED / table.name / f"{chunk}.parquet")
             try:
                 opened = store.open_input_file(path)
             except FileNotFoundError:

@@ -167,10 +167,11 @@ for module in pkgutil.walk_packages(barnabas.__path__, "barnabas."):
     importlib.import_module(module.name)
 from barnabas.captures import tables
 from barnabas.captures.tables.output.folder import Folder
+from barnabas.captures.tables.output.plan import todo
 folder = Folder(sys.argv[3])
 folder.prepare()
-for segment in tables.find_segments(sys.argv[2]).segments:
-    folder.write(segment)
+for chunk in todo(tables.find_segments(sys.argv[2]).segments, {}).work:
+    folder.write(chunk)
 assert folder.done()
 own = [module for name, module in sys.modules.items() if name.split(".")[0] == "barnabas"]
 assert len(own) > 100 and all(module.__file__.startswith(sys.argv[1]) for module in own)

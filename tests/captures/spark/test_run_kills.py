@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from barnabas.captures.tables.output.folder import Folder
 from harness.recordings import heartbeats
 from harness.waiting import until
 
@@ -26,7 +27,9 @@ COUNT = 900
 def test_a_run_that_is_killed(
     tmp_path: Path, master: str, step: str, seconds: float, request: pytest.FixtureRequest
 ) -> None:
-    source, output = heartbeats(tmp_path / "recording", COUNT, segment_bytes=8_000), tmp_path / "out"
+    source, output = tmp_path / "captures", tmp_path / "out"
+    for first in range(0, COUNT, 50):
+        heartbeats(source / f"from-{first}", 50, first=first, segment_bytes=2_000)
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(source)]
     command += ["--master", master, "--tables", "exchanges,errors,connections"]
     temporary = tmp_path / "temporary"
@@ -64,7 +67,7 @@ def test_a_run_that_is_killed(
     assert inside
     done = subprocess.run([*command, "--output", str(output)], capture_output=True, text=True, env=there)
     assert done.returncode == 0, done.stderr
-    assert rows(output) == list(range(COUNT))
+    assert rows(output) == list(range(COUNT)) and Folder(output).verify().problems == []
     assert not list(temporary.iterdir())  # what killed sessions left is gone, too
     spark = request.getfixturevalue("spark")
     found = spark.read.parquet(str(output / "exchanges")).select("correlation_id").collect()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from barnabas.captures.tables.output.folder import Folder
 from harness.recordings import RecordingBuilder
 from harness.waiting import until
 
@@ -67,7 +68,7 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
         over.set()
         recording.join()
     assert start(source, output, output_file, "--once").wait() == 0, output_file.read_text()
-    assert rows(output) == list(range(count)) and count > 100
+    assert rows(output) == list(range(count)) and count > 100 and Folder(output).verify().problems == []
     assert not list((tmp_path / "temporary").iterdir())
     found = spark.read.parquet(str(output / "exchanges")).select("correlation_id").collect()
     assert sorted(number for (number,) in found) == list(range(count))
