@@ -8,18 +8,23 @@ or after a failure, writes the same files to the same places.
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .. import tables
+from ..reading.storage import Remote, place, text
 from ..tables.output.folder import Folder
-from ..tables.output.plan import Chunk, todo
-from ..tables.output.recordings import Recording
+from ..tables.output.plan import Chunk, Work, todo
+from ..tables.output.recordings import Recording, RecordingFile
+from ..tables.segments import Segment
 from .source import ReadMaxFiles, SupportsTriggerAvailableNow, most_files, readable_segments
-from .steps import Step, Work, lacking, unpacked, unpacked_chunk, unpacked_recording
 
 NAME = "barnabas-pipeline"
 _BATCH = "batch"
@@ -127,7 +132,7 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
             if not chunk.foreign:
                 self._folder.look(chunk.only(chunk.cause))
         named = self._folder.context.merge([chunk.capture_id for chunk in work], self._cluster)
-        self._late = (self._late or set()) | lacking(self._folder, self._segments, named)
+        self._late = (self._late or set()) | self._folder.lacking(self._segments, named)
 
     def _work(self) -> Work:
         """The chunks to read, without those whose files were just read, and are unchanged."""
@@ -135,7 +140,7 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
         self._segments = found.segments
         done = self._folder.done()
         if self._late is None:  # a stream that goes on
-            self._late = lacking(self._folder, found.segments, set(self._folder.context.read().topics))
+            self._late = self._folder.lacking(found.segments, set(self._folder.context.read().topics))
         states = {segment.key: _state(segment) for segment in found.segments}
         tried = {key for key, state in self._tried.items() if states.get(key) == state and key not in self._late}
         wanted = states.keys() - tried if self._only is None else self._only - tried
@@ -148,6 +153,43 @@ if SupportsTriggerAvailableNow is not None:
 
 def _state(segment: tables.Segment) -> tuple[Any, ...]:
     return segment.size, segment.modified_ns, segment.follows
+
+
+class Step(Enum):
+    """What a task does with its chunk or recording."""
+
+    LOOK = "look"
+    WRITE = "write"
+    RECORDING = "recording"
+
+
+def packed(plan: list[Any]) -> str:
+    """What is to be done as text: the tasks are made where Spark's driver is, which may be another machine."""
+    return b64encode(zlib.compress(json.dumps(plan).encode("utf-8", "surrogatepass"))).decode()
+
+
+def unpacked(plan: str) -> list[Any]:
+    """The inverse of `packed`."""
+    return list(json.loads(zlib.decompress(b64decode(plan)).decode("utf-8", "surrogatepass")))
+
+
+def packed_chunk(chunk: Chunk) -> list[Any]:
+    """A chunk in JSON's types."""
+    files = [[text(each) if isinstance(each, (Path, Remote)) else each for each in segment] for segment in chunk.segments]
+    return [files, sorted(chunk.cause), chunk.before]
+
+
+def unpacked_chunk(packed: list[Any]) -> Chunk:
+    """The inverse of `packed_chunk`."""
+    files = [Segment(*each) for each in packed[0]]
+    files = [each._replace(path=place(each.path), follows=each.follows and place(each.follows)) for each in files]
+    return Chunk(tuple(files), frozenset(packed[1]), tuple((date, name) for date, name in packed[2]))
+
+
+def unpacked_recording(packed: list[Any]) -> Recording:
+    """A recording out of its parts in JSON's types."""
+    found = Recording(*packed)
+    return found._replace(files=tuple(RecordingFile(*file) for file in found.files))
 
 
 def _line(key: str, result: dict[str, Any]) -> Any:

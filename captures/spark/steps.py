@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import json
 import time
-import zlib
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..reading.storage import Remote, place, text
-from ..tables.bodies import shown_id
+from ..reading.storage import text
 from ..tables.output.folder import Folder
 from ..tables.output.manifest import Written, key_of
-from ..tables.output.plan import Chunk, todo
-from ..tables.output.recordings import Recording, RecordingFile
+from ..tables.output.plan import Work, todo
+from ..tables.output.recordings import Recording
 from ..tables.segments import Segment
 from .session import report_progress
 
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
-Work = list[Chunk]
 _JOB = 2000
 """Tasks of one Spark job."""
 
@@ -109,26 +104,11 @@ class Steps:
 
     def _lacking(self, named: set[bytes]) -> Work:
         being_read = {segment.key for chunk in self._work for segment in chunk.segments}
-        done, late = self._folder.done(), lacking(self._folder, self._segments, named)
+        done, late = self._folder.done(), self._folder.lacking(self._segments, named)
         return todo([each for each in self._segments if each.key in done], done, late - being_read).work if late else []
 
     def _recordings(self) -> list[Recording]:
         return self._folder.recordings({segment.key: segment for segment in self._segments})
-
-
-def lacking(folder: Folder, segments: Iterable[Segment], named: set[bytes]) -> set[str]:
-    """Files that were read before their cluster was known, or one of the topic ids `named` had its name, by `Segment.key`."""
-    done = folder.done()
-    ids = {shown_id(topic_id) for topic_id in named}
-    found: set[str] = set()
-    for segment in segments:
-        before = done.get(segment.key)
-        if before is None or before.unreadable:
-            continue
-        unknown = ids and before.unnamed and ids & folder.unnamed(before)
-        if unknown or before.cluster_id != folder.context.cluster_id(before.capture_id):
-            found.add(segment.key)
-    return found
 
 
 class InProcess:
@@ -163,75 +143,36 @@ class OnSpark:
     """The steps as Spark jobs. For a cluster, captures and folder are on storage that all its nodes share."""
 
     def __init__(self, spark: SparkSession, folder: Folder, progress: Progress) -> None:
-        from .pipeline_source import PipelineSource
+        from . import pipeline_source
 
-        self._spark, self._folder, self._progress = spark, folder, progress
-        spark.dataSource.register(PipelineSource)
+        self._spark, self._folder, self._progress, self._source = spark, folder, progress, pipeline_source
+        spark.dataSource.register(pipeline_source.PipelineSource)
 
     def look(self, work: Work) -> None:
-        for _ in self._job(Step.LOOK, list(map(packed_chunk, work)), "looking for names", "chunk"):
+        for _ in self._job(self._source.Step.LOOK, list(map(self._source.packed_chunk, work)), "looking for names", "chunk"):
             pass
 
     def write(self, work: Work) -> Iterator[Written]:
-        for written in self._job(Step.WRITE, list(map(packed_chunk, work)), "reading", "chunk"):
+        for written in self._job(self._source.Step.WRITE, list(map(self._source.packed_chunk, work)), "reading", "chunk"):
             yield Written(**written)
 
     def recordings(self, found: Sequence[Recording]) -> Iterator[MadeTables]:
         by_id = {each.capture_id: each for each in found}
         plan = [list(each) for each in found]
-        for made in self._job(Step.RECORDING, plan, "connections, versions and findings", "recording"):
+        for made in self._job(self._source.Step.RECORDING, plan, "connections, versions and findings", "recording"):
             yield MadeTables(by_id[made["capture_id"]], made["notes"])
 
-    def _job(self, step: Step, plan: list[Any], what: str, unit: str) -> Iterator[dict[str, Any]]:
-        """A task per chunk or recording (see `pipeline_source`)."""
-        from .pipeline_source import NAME
-
+    def _job(self, step: Enum, plan: list[Any], what: str, unit: str) -> Iterator[dict[str, Any]]:
+        """A task per chunk or recording."""
         for start in range(0, len(plan), _JOB):
-            frame = self._spark.read.format(NAME).options(
+            frame = self._spark.read.format(self._source.NAME).options(
                 output=text(self._folder.path), tables=json.dumps(self._folder.names), step=step.value,
-                plan=packed(plan[start : start + _JOB]),
+                plan=self._source.packed(plan[start : start + _JOB]),
             ).load()  # fmt: skip
             with report_progress(self._spark, lambda done, of: self._progress(f"{what}: {done} of {count(of, unit)}")):
                 rows = frame.collect()
             for row in rows:
                 yield json.loads(row["result"])
-
-
-class Step(Enum):
-    """What a task does with its chunk or recording."""
-
-    LOOK = "look"
-    WRITE = "write"
-    RECORDING = "recording"
-
-
-def packed(plan: list[Any]) -> str:
-    """What is to be done as text: the tasks are made where Spark's driver is, which may be another machine."""
-    return b64encode(zlib.compress(json.dumps(plan).encode("utf-8", "surrogatepass"))).decode()
-
-
-def unpacked(plan: str) -> list[Any]:
-    """The inverse of `packed`."""
-    return list(json.loads(zlib.decompress(b64decode(plan)).decode("utf-8", "surrogatepass")))
-
-
-def packed_chunk(chunk: Chunk) -> list[Any]:
-    """A chunk in JSON's types."""
-    files = [[text(each) if isinstance(each, (Path, Remote)) else each for each in segment] for segment in chunk.segments]
-    return [files, sorted(chunk.cause), chunk.before]
-
-
-def unpacked_chunk(packed: list[Any]) -> Chunk:
-    """The inverse of `packed_chunk`."""
-    files = [Segment(*each) for each in packed[0]]
-    files = [each._replace(path=place(each.path), follows=each.follows and place(each.follows)) for each in files]
-    return Chunk(tuple(files), frozenset(packed[1]), tuple((date, name) for date, name in packed[2]))
-
-
-def unpacked_recording(packed: list[Any]) -> Recording:
-    """A recording out of its parts in JSON's types."""
-    found = Recording(*packed)
-    return found._replace(files=tuple(RecordingFile(*file) for file in found.files))
 
 
 def count(number: int, what: str) -> str:

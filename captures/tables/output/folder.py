@@ -26,6 +26,7 @@ from ...pcap.pcapng import NotACapture
 from ...reading.capture import Capture
 from ...reading.context import Broker, Context, contexts_of, merged, recording_of
 from ...reading.storage import Listed, Place, list_files, open_filesystem, place
+from ..bodies import shown_id
 from ..columns import pyarrow, schema_of
 from ..connections import CONNECTIONS
 from ..event_tables import FINDINGS, HAPPENINGS
@@ -288,6 +289,20 @@ class Folder:
                 found |= unnamed_topics(parquet.read_table(path, columns=["topic", "topic_id"], filesystem=store))
             except FileNotFoundError:
                 continue
+        return found
+
+    def lacking(self, segments: Iterable[Segment], named: Collection[bytes]) -> set[str]:
+        """Files that were read before their cluster was known, or one of the topic ids `named` had its name, by `Segment.key`."""
+        done = self.done()
+        ids = {shown_id(topic_id) for topic_id in named}
+        found: set[str] = set()
+        for segment in segments:
+            before = done.get(segment.key)
+            if before is None or before.unreadable:
+                continue
+            unknown = ids and before.unnamed and ids & self.unnamed(before)
+            if unknown or before.cluster_id != self.context.cluster_id(before.capture_id):
+                found.add(segment.key)
         return found
 
     # recordings

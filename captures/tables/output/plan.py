@@ -46,6 +46,9 @@ class Chunk(NamedTuple):
         return self._replace(segments=tuple(each for each in self.segments if each.key in keys))
 
 
+Work = list[Chunk]
+
+
 class Todo(NamedTuple):
     """The work of a run: chunks to read, the number of unchanged files, and files whose rows are to be removed."""
 
