@@ -13,7 +13,7 @@ from barnabas.captures import open_capture, reports, tables
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import pipeline
 from barnabas.captures.tables.columns import json_text
-from traffic.rotated import CLUSTER_ID, TOPICS, record, steps
+from traffic.fleets.rotated import CLUSTER_ID, TOPICS, record, steps
 
 pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")

@@ -14,7 +14,7 @@ from barnabas.decoder.findings.engine.detector import Listener
 from harness.run.slices import thin
 from traffic.random_traffic import MixedTraffic
 
-from tests.traffic.idle_fleet import PlainTraffic
+from tests.traffic.fleets.idle import PlainTraffic
 
 ALL = sorted((Path(__file__).parents[1] / "captures").rglob("*.pcapng"))
 
