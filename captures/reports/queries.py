@@ -190,7 +190,7 @@ REPORTS = {
         ("findings",),
         """SELECT cluster_id, id, severity, count(*) AS findings, count(DISTINCT capture_id) AS captures, sum(count) AS times,
             min(seen) AS such_as, min(first_ns) AS first_ns, max(last_ns) AS last_ns FROM findings GROUP BY cluster_id, id, severity""",
-        ("-captures", "-times", "cluster_id", "id"),
+        ("-severity", "-captures", "-times", "cluster_id", "id"),
     ),
 }
 """Every report by its name; `compatibility` is made of `clients` (see `compatibility`)."""
@@ -199,3 +199,5 @@ OFFERS = """SELECT cluster_id, client_id, software_name, software_version, api_k
     GROUP BY cluster_id, client_id, software_name, software_version, api_key"""
 FORMATS = """SELECT cluster_id, client_id, magic, count(*) AS batches FROM batches WHERE direction = 'request' AND magic < 2
     GROUP BY cluster_id, client_id, magic"""
+RECORDED = """SELECT capture_id, min(first_ns) AS first_ns, max(last_ns) AS last_ns FROM segments WHERE first_ns IS NOT NULL
+    GROUP BY capture_id"""

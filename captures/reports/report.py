@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...decoder.findings import Severity
 from . import compatibility
-from .queries import REPORTS, QueryEngine, ReportQuery
+from .queries import RECORDED, REPORTS, QueryEngine, ReportQuery
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 _CHART = 120
@@ -16,7 +17,9 @@ _CHART = 120
 
 @dataclass(slots=True)
 class Report:
-    """A report: rows with the same columns. `over`: the column of time that a chart runs along; "" for none."""
+    """A report: rows with the same columns. `over`: the column of time that a chart runs along; "" for none. With it, `interval_ns` is the
+    length of an interval, and `recorded` says from when to when there were captures: intervals without rows inside of these had no traffic,
+    others are unknown."""
 
     name: str
     title: str
@@ -24,6 +27,8 @@ class Report:
     columns: tuple[str, ...]
     rows: list[dict[str, Any]] = field(default_factory=list)
     over: str = ""
+    interval_ns: int = 0
+    recorded: list[tuple[int, int]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -44,6 +49,7 @@ def make(
             raise ValueError(f"there is no report {name!r}; there are: {', '.join(known)}")
     made, left_out = [], []
     bucket = int(seconds * 1e9) or stretch(engine) * 10**9
+    recorded = [(row["first_ns"], row["last_ns"]) for row in engine.query(RECORDED)] if "segments" in engine.tables else []
     for name, query in REPORTS.items():
         if names and name not in names:
             continue
@@ -51,7 +57,7 @@ def make(
         if missing:
             left_out.append(f"{name}: it needs the table {missing[0]}, which does not exist")
             continue
-        made.append(_report(engine, name, query, bucket))
+        made.append(_report(engine, name, query, bucket, recorded))
     if (against or compatibility.NAME in names) and (not names or compatibility.NAME in names):
         if not against:
             raise ValueError(f"the report {compatibility.NAME} needs a release: --against 4.0")
@@ -65,13 +71,20 @@ def make(
     return made, left_out
 
 
-def _report(engine: QueryEngine, name: str, query: ReportQuery, bucket: int) -> Report:
+def _report(engine: QueryEngine, name: str, query: ReportQuery, bucket: int, recorded: list[tuple[int, int]]) -> Report:
     rows = engine.query(query.sql.format(bucket=bucket))
     for key in reversed(query.order):
         column = key.removeprefix("-")
-        rows.sort(key=lambda row: (row[column] is not None, row[column]), reverse=key.startswith("-"))
+        rows.sort(key=lambda row: (row[column] is not None, _rank(column, row[column])), reverse=key.startswith("-"))
     columns = tuple(rows[0]) if rows else ()
-    return Report(name, query.title, query.about, columns, rows, query.over)
+    found = Report(name, query.title, query.about, columns, rows, query.over)
+    if query.over:
+        found.interval_ns, found.recorded = bucket, recorded
+    return found
+
+
+def _rank(column: str, value: Any) -> Any:
+    return Severity(value).rank if column == "severity" else value
 
 
 def stretch(engine: QueryEngine) -> int:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
+from markupsafe import Markup
 
+from ...pages.page import sections_page, text
+from ...pages.parts import Card, Cell, Line, Section, Table, names
 from ...safe import visible
-from ...times import moment
+from ...times import moment, period
 from ..common.completion import release_names
 from ..common.failure import Failure, write_text
-from ..common.html_page import page, row, table, text
 from ..common.options import CapturePaths, FilterText, HtmlFile, Local
 from ..common.output import counted, table_console, warn
 from ..protocol.filter import compiled
@@ -23,7 +27,7 @@ from .clients import IdentityDocument, client_identity, client_line, watch
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, Verdict, VersionUse
+    from ....decoder.compat import ClientReport, CompatReport, ObservedClient, Reason, VersionUse
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 _STYLES = {"works": "green", "may break": "yellow", "breaks": "bold red"}
@@ -72,7 +76,7 @@ def compat(
     if as_json:
         typer.echo(json.dumps(_document(found)))
     if html_file is not None:
-        write_text(html_file, html(found), "--html")
+        write_text(html_file, html(found, captures), "--html")
     if md_file is not None:
         if str(md_file) == "-":
             typer.echo(markdown(found), nl=False)
@@ -256,24 +260,66 @@ def markdown(found: CompatReport) -> str:
 
 # --- HTML --------------------------------------------------------------------------------------------------
 
-
-def _mark(verdict: Verdict) -> str:
-    return f'<span class="{verdict.text.split()[0]}">{verdict.text}</span>'
-
-
-def html(found: CompatReport) -> str:
-    """The report as one page."""
-    title = f"Clients against Kafka {found.against.name}"
-    heads = ("verdict", "client id", "software", "address", "requests", "last seen")
-    sections = (_html_section(of) for of in found.clients if of.verdict or of.notes)
-    clients = table(heads, map(_html_row, found.clients))
-    return page(title, [f"<h1>{text(title)}</h1>\n<p>{counts(found)}.</p>", clients, *sections])
+_COLORS = {"breaks": "high", "may break": "medium", "works": "good"}
+_MOST_SPANS = 24
 
 
-def _html_row(of: ClientReport) -> str:
+def html(found: CompatReport, captures: Sequence[Path] = ()) -> str:
+    """The report as one page: verdicts, reasons and remedies, when clients were seen, and a table of all clients."""
+    rows = [[Cell(of.verdict.text, of.verdict.text.split()[0]), *_row(of)] for of in found.clients]
+    heads = [*map(Cell, ("verdict", "client id", "software", "address")), Cell("requests", "number"), Cell("last seen", "time")]
+    table = Table(heads, rows, counted(len(rows), "client") if len(rows) > _MOST_SPANS else "")
+    return sections_page(
+        f"Clients against Kafka {found.against.name}",
+        [Section(cards=_cards(found), charts=_spans(found)), Section("Clients", tables=[table])],
+        notes=[", ".join(map(str, captures))],
+        overview=[Line(found.worst.text.split()[0], f"{counts(found)}.")],
+    )
+
+
+def _row(of: ClientReport) -> list[Cell]:
     client = of.client
-    cells = [client.client_id or "(none)", _software(client), client.host, str(client.requests), moment(client.last_ns)]
-    return row(_mark(of.verdict), *map(text, cells))
+    words = (client.client_id or "(none)", _software(client), client.host)
+    return [*map(Cell.of, words), Cell(f"{client.requests:,}", "number"), Cell(moment(client.last_ns), "time")]
+
+
+def _cards(found: CompatReport) -> list[Card]:
+    """A card for all clients with the same verdict for the same reasons."""
+    alike: dict[tuple[object, ...], list[ClientReport]] = {}
+    for of in found.clients:
+        reasons = tuple((reason.verdict, reason.text) for reason in of.reasons)
+        alike.setdefault((of.verdict, reasons, *of.remedies, *of.notes), []).append(of)
+    return [_card(group) for group in alike.values()]
+
+
+def _card(group: Sequence[ClientReport]) -> Card:
+    of = group[0]
+    same = zip(*(each.reasons for each in group), strict=True)
+    clients = [each.client for each in group]
+    first, last = min(client.first_ns for client in clients), max(client.last_ns for client in clients)
+    facts: list[tuple[str, Sequence[str]]] = [
+        ("why", [_reason(reasons) for reasons in same]),
+        ("do", of.remedies),
+        ("note", of.notes),
+        ("certainty", sorted({each.certainty for each in group})),
+        ("software", [names(_software(client) for client in clients)]),
+        ("clients", [names((client.client_id or None for client in clients), _MOST_SPANS)]),
+        ("when", [period(first, last)]),
+    ]
+    often = counted(sum(client.requests for client in clients), "request")
+    title = names(client.client_id or None for client in clients)
+    return Card(of.verdict.text, counted(len(group), "client"), title, often, facts, bool(of.verdict))
+
+
+def _reason(same: Sequence[Reason]) -> Markup:
+    """What it is, how often it was seen in all clients, and the command that shows the layout of this version."""
+    uses = [reason.use for reason in same if reason.use]
+    words = f"{same[0].verdict.text}: {same[0].text}"
+    if not uses:
+        return Markup(text(words))
+    use = replace(uses[0], count=sum(each.count for each in uses), refused=sum(each.refused for each in uses))
+    use.first_ns, use.last_ns = min(each.first_ns for each in uses), max(each.last_ns for each in uses)
+    return Markup(f"{text(words)} <span class=\"dim\">({_usage(replace(same[0], use=use))}{_layout(use)})</span>")
 
 
 def _layout(use: VersionUse) -> str:
@@ -285,15 +331,14 @@ def _layout(use: VersionUse) -> str:
     return f"; its layout: <code>barnabas schema show {use.api} {use.version}</code>"
 
 
-def _html_section(of: ClientReport) -> str:
-    items = [
-        f"<li>{_mark(r.verdict)}: {text(r.text)}" + (f" <span class=dim>({_usage(r)}{_layout(r.use)})</span>" if r.use else "")
-        for r in of.reasons
-    ]
-    items += [f"<li><b>remedy</b>: {text(remedy)}" for remedy in of.remedies]
-    items += [f"<li>note: {text(note)}" for note in of.notes]
-    name = text(of.client.client_id or "(no client id)")
-    return (
-        f"<section>\n<h2>{name} {_mark(of.verdict)}</h2>\n<p>{text(of.certainty)}. "
-        f"<span class=dim>{_presence(of.client)}</span></p>\n<ul>\n" + "\n".join(items) + "\n</ul>\n</section>"
-    )
+def _spans(found: CompatReport) -> list[Markup]:
+    """When each client was seen, the worst first."""
+    from ...pages import charts
+
+    if not found.clients or not charts.drawable():
+        return []
+    clients = [(of.client, _COLORS[of.verdict.text]) for of in found.clients]
+    over = min(client.first_ns for client, _ in clients), max(client.last_ns for client, _ in clients)
+    of = [(f"{client.client_id or '(none)'} {client.host}", client.first_ns, client.last_ns, color) for client, color in clients]
+    shown = f"; {_MOST_SPANS} of {len(of)} clients" if len(of) > _MOST_SPANS else ""
+    return [charts.spans("Clients", f"from the first request to the last{shown}", over, of[:_MOST_SPANS])]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from markupsafe import Markup
 
+from ...pages.page import sections_page
+from ...pages.parts import Cell, Line, Section, Table
 from ...safe import visible
 from ..common.failure import write_text
-from ..common.html_page import page, row, table, text
 from ..common.opening import open_or_fail
 from ..common.options import FilterText, HtmlFile
 from ..common.output import counted, print_json, table_console, warn
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
     from ....captures.diff import Difference, DiffReport
     from ....decoder.filter import Filter
 
+_HEADINGS = ("level", "what", "A", "B", "times", "where", "numbers")
+_OPEN = 40
+"""Rows of a table that is not folded on a page."""
+_NAMED = 4
+"""Clients and scopes that a row names."""
+_CHARTED = 16
 _STYLES = {"high": "bold red", "medium": "yellow", "low": "cyan", "noise": "dim"}
 
 
@@ -188,38 +197,70 @@ def _line(found: Difference, by: GroupBy) -> Text:
 
 def html(report: DiffReport, by: GroupBy, everything: bool) -> str:
     """The report as one page; `everything`: noise as well."""
-    sides = []
-    for letter, side in (("A", report.a), ("B", report.b)):
-        errors = ", ".join(f"{count} {name}" for name, count in side.errors.most_common())
-        counts = (str(count) for count in (side.exchanges, side.clients, side.connections))
-        sides.append(row(f"{letter}: {text(side.name)}", *counts, text(errors)))
-    parts = [
-        f"<h1>{text(report.a.name)} and {text(report.b.name)}</h1>",
-        table(("recording", "exchanges", "clients", "connections", "errors"), sides),
-    ]
-    if report.names:
-        pairs = ", ".join(f"{text(b)} = {text(a)}" for b, a in sorted(report.names.items()))
-        parts.append(f"<p class=dim>Names in B and the corresponding ones in A: {pairs}")
+    from ....captures.diff import Level
+
     groups = _grouped(report, by, everything)
-    for name, differences in groups.items():
-        headings = ("level", "what", "A", "B", "times", "where", "numbers")
-        parts.append(f"<h2>{text(name)}</h2>" + table(headings, map(_row, differences)))
-    if not groups:
-        parts.append("<p>No differences other than those caused by timing.")
+    counts = Counter(found.level.word for found in report.above(Level.LOW))
+    words = ", ".join(f"{counts[level.word]} {level.word}" for level in reversed(Level) if counts[level.word])
+    worst = report.worst.word if counts else "works"
+    overview = [Line(worst, f"{counted(counts.total(), 'difference')}: {words}." if counts else "No differences other than those caused by timing.")]
     if (noise := _noise(report)) and not everything:
-        parts.append(f"<p class=dim>{counted(noise, 'difference')} caused by timing not shown.")
-    parts += [f"<p>{text(note)}" for note in report.notes]
-    latencies = (row(text(api), *((cell, "number") for cell in cells)) for api, *cells in _latencies(report))
-    return page("barnabas diff", [*parts, "<h2>Requests and latencies</h2>", table(LATENCIES, latencies)])
+        overview.append(Line("info", f"{counted(noise, 'difference')} caused by timing not shown."))
+    notes = list(report.notes)
+    if report.names:
+        pairs = ", ".join(f"{b} = {a}" for b, a in sorted(report.names.items()))
+        notes.append(f"Names in B and the corresponding ones in A: {pairs}")
+    sides = [
+        [Cell.of(f"{letter}: {side.name}"), *(Cell(f"{count:,}", "number") for count in (side.exchanges, side.clients, side.connections)),
+         Cell.of(", ".join(f"{count} {name}" for name, count in side.errors.most_common()))]
+        for letter, side in (("A", report.a), ("B", report.b))
+    ]  # fmt: skip
+    numbers = [Cell(each, "number") for each in ("exchanges", "clients", "connections")]
+    parts = [Section(overview=overview, tables=[Table([Cell("recording"), *numbers, Cell("errors")], sides)])]
+    for name, differences in groups.items():
+        rows = _rows(differences)
+        folded = counted(len(differences), "difference") if len(rows) > _OPEN else ""
+        parts.append(Section(name, tables=[Table(list(map(Cell, _HEADINGS)), rows, folded)]))
+    latencies = [[Cell(api), *(Cell(cell, "number") for cell in cells)] for api, *cells in _latencies(report)]
+    heads = [Cell(LATENCIES[0]), *(Cell(each, "number") for each in LATENCIES[1:])]
+    parts.append(Section("Requests and latencies", charts=_charts(report), tables=[Table(heads, latencies)]))
+    return sections_page(f"{report.a.name} and {report.b.name}", parts, notes=notes)
 
 
-def _row(found: Difference) -> str:
-    return row(
-        (found.level.word, found.level.word),
-        f"{text(found.api)} {text(found.what)}",
-        text(found.a) or "-",
-        text(found.b) or "-",
-        (str(found.count), "number"),
-        text(", ".join(filter(None, (found.client, found.scope)))),
-        (_numbers(found, ""), "dim"),
-    )
+def _rows(differences: Sequence[Difference]) -> list[list[Cell]]:
+    """A row for the same difference of several clients or scopes."""
+    alike: dict[tuple[object, ...], list[Difference]] = {}
+    for found in differences:
+        alike.setdefault((found.level, found.api, found.what, found.a, found.b), []).append(found)
+    rows = []
+    for same in alike.values():
+        first = same[0]
+        where = [", ".join(filter(None, (found.client, found.scope))) for found in same]
+        more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
+        cells = [
+            Cell(first.level.word, first.level.word),
+            *map(Cell.of, (f"{first.api} {first.what}", first.a or "-", first.b or "-")),
+            Cell(f"{sum(found.count for found in same):,}", "number"),
+            Cell.of("; ".join(dict.fromkeys(where[:_NAMED])) + more),
+            Cell(_numbers(first, ""), "dim"),
+        ]
+        rows.append(cells)
+    return rows
+
+
+def _charts(report: DiffReport) -> list[Markup]:
+    """Both sides of each API."""
+    from ...pages import charts
+    from ...pages.charts import Unit
+
+    if not charts.drawable():
+        return []
+    a, b = report.a, report.b
+    apis = sorted({*a.apis, *b.apis}, key=lambda api: -(a.apis[api] + b.apis[api]))[:_CHARTED]
+    p99 = [{api: latency.p99 for api, latency in side.latencies.items()} for side in (a, b)]
+    latencies = [(api, p99[0].get(api), p99[1].get(api)) for api in apis]
+    drawn = [
+        charts.pairs("Requests", "number by API", Unit.COUNT, [(api, a.apis[api], b.apis[api]) for api in apis], ("A", "B")),
+        charts.pairs("Latency", "p99 by API", Unit.DURATION, latencies, ("A", "B")),
+    ]
+    return [chart for chart in drawn if chart]

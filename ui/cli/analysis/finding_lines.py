@@ -63,14 +63,12 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
         head.append(f"  {times.period(finding.first_ns, finding.last_ns)}", "dim")
     console.print(head)
     rows = [("seen", visible(finding.seen)), ("why", visible(finding.why)), ("do", visible(finding.remedy))]
-    examples = list({id(exchange): exchange for exchange in finding.exchanges}.values())
-    days = len(set(map(_day, examples)) | ({times.day(finding.first_ns)} if finding.first_ns is not None else set())) > 1
-    rows += [("" if i else "such as", evidence(exchange, days)) for i, exchange in enumerate(examples)]
+    rows += [("" if i else "such as", line) for i, line in enumerate(evidence_lines(finding))]
     if finding.done_by:
         rows.append(("rules", visible(finding.done_by)))
     if opened is not None and finding.exchanges:
         rows.append(("open", visible(how_to_open(opened, finding.exchanges))))
-        rows += [("layout", command) for command in _layouts(examples)]
+        rows += [("layout", command) for command in layout_commands(finding)]
     if not console.is_terminal:
         for label, text in rows:
             console.print(f"  {label:8}{text}")
@@ -84,13 +82,20 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
     console.print()
 
 
-def _layouts(examples: list[Exchange]) -> list[str]:
-    """The commands that show the fields of these messages, one for each API and version that is known."""
+def evidence_lines(finding: Finding) -> list[str]:
+    """Its exchanges, one in each line, with their dates if they are of several days."""
+    examples = list({id(exchange): exchange for exchange in finding.exchanges}.values())
+    days = set(map(_day, examples)) | ({times.day(finding.first_ns)} if finding.first_ns is not None else set())
+    return [evidence(exchange, len(days) > 1) for exchange in examples]
+
+
+def layout_commands(finding: Finding) -> list[str]:
+    """The commands that show the fields of its messages, one for each API and version that is known."""
     from ....decoder.schema import facts
 
     known = {
         (exchange.api_key, exchange.api_version): None
-        for exchange in examples
+        for exchange in finding.exchanges
         if exchange.api_key in facts.api_keys() and exchange.api_version in facts.api(exchange.api_key).versions
     }
     return [f"barnabas schema show {facts.api_name(key)} {version}" for key, version in known]

@@ -14,9 +14,9 @@ import typer
 
 from ...safe import visible
 from ..common.completion import choices, detector_names
-from ..common.failure import Failure, choice_of
+from ..common.failure import Failure, choice_of, write_text
 from ..common.opening import cannot_read
-from ..common.options import FilterText, Local, OptionalCaptures
+from ..common.options import FilterText, HtmlFile, Local, OptionalCaptures
 from ..common.output import counted, print_json, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
@@ -37,6 +37,7 @@ _BETWEEN = 256  # events between two readings of the clock
 def findings(
     captures: OptionalCaptures = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with --follow: one per line).")] = False,
+    html_file: HtmlFile = None,
     filter_: FilterText = None,
     fail_on: Annotated[
         str | None,
@@ -79,13 +80,15 @@ def findings(
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     part = None if filter_ is None else CutSelection(compiled(filter_))
     if follow:
+        if html_file is not None:
+            raise Failure("--html writes a page when everything has been read, but --follow never reaches the end: give only one of them")
         if len(captures) > 1:
             raise Failure("--follow takes one capture")
         if part is not None:
             raise Failure("--filter reads a capture twice, but --follow never reaches the end: give only one of them")
         found = _follow(captures[0], wanted, least, as_json, injected)
     else:
-        found = _inspect(captures, wanted, least, as_json, injected, part)
+        found = _inspect(captures, wanted, least, as_json, injected, part, html_file)
     if failing is not None and any(finding.severity.rank >= failing.rank for finding in found):
         raise typer.Exit(1)
 
@@ -209,9 +212,12 @@ def _open(path: Path) -> EventReader:
 
 
 def _inspect(
-    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None
+    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None, html_file: Path | None
 ) -> list[Finding]:
+    from .findings_page import InspectedCapture, html
+
     everything: list[Finding] = []
+    on_page: list[InspectedCapture] = []
     documents = []
     inspections = [_Inspection(path, wanted, part) for path in paths]  # all are opened first, so that a wrong name fails at once
     console = findings_console()
@@ -221,17 +227,22 @@ def _inspect(
         found = [finding for finding in every if injected or not finding.injected]
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
+        summary = _summary(inspection, found, shown, len(wanted))
+        if html_file is not None:
+            on_page.append(InspectedCapture(str(inspection.path), summary, shown, inspection.notes()))
         if as_json:
             documents.append(inspection.document(shown))
             continue
         if len(inspections) > 1:
             console.print(f"== {visible(str(inspection.path))}\n")
-        console.print(_summary(inspection, found, shown, len(wanted)), end="\n\n" if shown else "\n")
+        console.print(summary, end="\n\n" if shown else "\n")
         for finding in shown:
             print_finding(console, finding, str(inspection.path))
         if left_out := len(every) - len(found):
             console.print(f"{counted(left_out, 'finding')} caused by fault rules and plugins: --injected shows them")
         warn(inspection.notes())
+    if html_file is not None:
+        write_text(html_file, html(on_page), "--html")
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"captures": documents})
     return everything

@@ -16,7 +16,7 @@ from ....decoder.reference import clients, example_frames, explain, releases, ve
 from ....decoder.reference.example_frames import FramePart, PartRole
 from ....decoder.reference.fields import HEADER, describe_field
 from ....decoder.schema import facts
-from ..common.html_page import page, row, table, text
+from ...pages.page import page, row, table, text
 from ..common.output import json_text
 
 KINDS = ("request", "response")

@@ -9,6 +9,7 @@ import pty
 import re
 import shlex
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.common.progress import Progress
+from harness.browsing.html_page import Page
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
 from harness.wire import with_size
@@ -320,3 +322,28 @@ def test_recorded_traffic_in_both_forms(run, path):
     text = run("findings", path).stdout
     for found in document["findings"]:
         assert f"{found['severity'].upper():6} {found['id']}  " in text
+
+
+def test_the_page_has_each_finding_with_evidence_and_remedy(run, wrong, tmp_path):
+    file = tmp_path / "page.html"
+    done = run("findings", wrong, FILES / "groups-stopped.pcapng", "--html", file)
+    page = Page(file.read_text("utf-8"))
+    assert done.returncode == 0 and not {"script", "link", "img"} & set(page.tags) and stat.S_IMODE(file.stat().st_mode) == 0o600
+    printed = [line.split()[1] for line in done.stdout.splitlines() if re.match(r"(HIGH|MEDIUM|LOW|INFO) ", line)]
+    assert printed and all(f"{id_}: " in page.text for id_ in printed) and page.tags.count("details") == len(printed)
+    for line in done.stdout.splitlines():
+        label, _, words = line.strip().partition(" ")
+        if label in ("seen", "why", "do", "open", "layout"):
+            assert words.strip() in page.text
+
+
+def test_client_ids_on_the_page_are_text(run, tmp_path):
+    record(tmp_path / "evil", "<script>alert(1)</script>\x1b[31m").close()
+    assert run("findings", tmp_path / "evil", "--html", tmp_path / "page.html").returncode == 0
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "script" not in Page(text).tags and "<script>alert(1)</script>\\x1b[31m" in Page(text).text and "\x1b" not in text
+
+
+def test_a_page_of_a_capture_without_end_is_refused(run, wrong, tmp_path):
+    done = run("findings", wrong, "--follow", "--html", tmp_path / "page.html")
+    assert done.returncode == 2 and "--follow never reaches the end" in done.stderr and not (tmp_path / "page.html").exists()
