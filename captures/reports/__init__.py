@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from .queries import REPORTS, QueryEngine
 from .report import Report, make
+from .trends import TRENDS
 
-__all__ = ["REPORTS", "QueryEngine", "Report", "make"]
+__all__ = ["REPORTS", "TRENDS", "QueryEngine", "Report", "make"]

@@ -9,6 +9,7 @@ from typing import Any
 from ...decoder.findings import Severity
 from . import compatibility
 from .queries import RECORDED, REPORTS, QueryEngine, ReportQuery
+from .trends import TRENDS, Periods, periods
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
 _CHART = 120
@@ -43,21 +44,27 @@ def make(
     `against`: a release, for the report `compatibility`. `seconds`: the stretches of time, 0 for what suits. Raises KeyError
     for a release that is not known, ValueError for a report that is not.
     """
-    known = [*REPORTS, compatibility.NAME]
+    queries = REPORTS | TRENDS
+    known = [*queries, compatibility.NAME]
     for name in names:
         if name not in known:
             raise ValueError(f"there is no report {name!r}; there are: {', '.join(known)}")
     made, left_out = [], []
     bucket = int(seconds * 1e9) or stretch(engine) * 10**9
     recorded = [(row["first_ns"], row["last_ns"]) for row in engine.query(RECORDED)] if "segments" in engine.tables else []
-    for name, query in REPORTS.items():
+    compared = periods(engine) if "exchanges" in engine.tables and (not names or "changes" in names) else Periods(0, 0, 0, "")
+    values = {"bucket": bucket, "period": compared.length} | compared._asdict()
+    for name, query in queries.items():
         if names and name not in names:
             continue
         missing = [table for table in query.needs if table not in engine.tables]
         if missing:
             left_out.append(f"{name}: it needs the table {missing[0]}, which does not exist")
             continue
-        made.append(_report(engine, name, query, bucket, recorded))
+        found = _report(engine, name, query, values)
+        if query.over:
+            found.interval_ns, found.recorded = bucket, recorded
+        made.append(found)
     if (against or compatibility.NAME in names) and (not names or compatibility.NAME in names):
         if not against:
             raise ValueError(f"the report {compatibility.NAME} needs a release: --against 4.0")
@@ -71,16 +78,13 @@ def make(
     return made, left_out
 
 
-def _report(engine: QueryEngine, name: str, query: ReportQuery, bucket: int, recorded: list[tuple[int, int]]) -> Report:
-    rows = engine.query(query.sql.format(bucket=bucket))
+def _report(engine: QueryEngine, name: str, query: ReportQuery, values: dict[str, Any]) -> Report:
+    rows = engine.query(query.sql.format(**values))
     for key in reversed(query.order):
         column = key.removeprefix("-")
         rows.sort(key=lambda row: (row[column] is not None, _rank(column, row[column])), reverse=key.startswith("-"))
     columns = tuple(rows[0]) if rows else ()
-    found = Report(name, query.title, query.about, columns, rows, query.over)
-    if query.over:
-        found.interval_ns, found.recorded = bucket, recorded
-    return found
+    return Report(name, query.title, query.about.format(**values), columns, rows, query.over)
 
 
 def _rank(column: str, value: Any) -> Any:

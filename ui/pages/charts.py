@@ -46,8 +46,7 @@ class Unit(Enum):
     BYTES = "format(datum.value, '~s') + 'B'"
     BYTES_PER_SECOND = "format(datum.value, '~s') + 'B/s'"
     DURATION = (  # in nanoseconds
-        "datum.value >= 3.6e12 ? format(datum.value / 3.6e12, '~g') + ' h' : datum.value >= 6e10 ? format(datum.value / 6e10, '~g') + ' min' : "
-        "datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' s' : datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' ms' : "
+        "datum.value >= 1e9 ? format(datum.value / 1e9, '~s') + ' s' : datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' ms' : "
         "format(datum.value / 1e3, '~g') + ' µs'"
     )
     FACTOR = "format(datum.value, '~g') + '×'"
@@ -130,7 +129,7 @@ def lines(title: str, about: str, unit: Unit, over: Intervals, series: dict[str,
          "encoding": {"x": x, "y": y, "color": color}},
         *_hints(over, hints),
     ]  # fmt: skip
-    return _figure(title, about, {"layer": layers}, series)
+    return _figure(title, about + ("; shaded: not recorded" if over.gaps() else ""), {"layer": layers}, series)
 
 
 def columns(title: str, about: str, unit: Unit, over: Intervals, series: dict[str, dict[int, float]]) -> Markup:
@@ -156,7 +155,7 @@ def columns(title: str, about: str, unit: Unit, over: Intervals, series: dict[st
          "encoding": {"x": {"field": "t", **_time(over)}, "x2": {"field": "u"}, "y": y, "y2": {"field": "w"}, "color": _color(list(series))}},
         *_hints(over, hints),
     ]  # fmt: skip
-    return _figure(title, about, {"layer": layers}, series)
+    return _figure(title, about + ("; shaded: not recorded" if over.gaps() else ""), {"layer": layers}, series)
 
 
 def bars(title: str, about: str, unit: Unit, of: Sequence[tuple[str, float]]) -> Markup:
@@ -215,7 +214,7 @@ def ranges(title: str, about: str, unit: Unit, of: Sequence[tuple[str, float, fl
     return _figure(title, about, _rows(values, layers))
 
 
-def spans(title: str, about: str, over: tuple[int, int], of: Sequence[tuple[str, int, int, str]], gaps: Sequence[tuple[int, int]] = ()) -> Markup:
+def spans(title: str, about: str, over: tuple[int, int], of: Sequence[tuple[str, int, int, str]]) -> Markup:
     """A bar from the first to the last time of each name, in the color of this name of the style. "" without names."""
     if not of:
         return Markup()
@@ -234,7 +233,7 @@ def spans(title: str, about: str, over: tuple[int, int], of: Sequence[tuple[str,
         {"mark": {"type": "bar", "height": 11, "cornerRadius": 2},
          "encoding": {"x": x, "x2": {"field": "b"}, "color": paint, "description": {"field": "d"}}},
     ]  # fmt: skip
-    return _figure(title, about, _rows(values, [*_shaded(x, gaps), *layers]))
+    return _figure(title, about, _rows(values, layers))
 
 
 # --- parts of charts ---------------------------------------------------------------------------------------
@@ -275,16 +274,10 @@ def _color(names: list[str], field: bool = True) -> dict[str, Any]:
 
 
 def _shading(over: Intervals) -> list[dict[str, Any]]:
-    return _shaded({"field": "t", **_time(over)}, over.gaps())
-
-
-def _shaded(x: dict[str, Any], gaps: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """Behind the chart: where nothing was recorded."""
-    values = [{"t": _ms(first), "u": _ms(last), "d": f"{times.period(first, last)}: not recorded"} for first, last in gaps]
-    if not values:
-        return []
-    encoding = {"x": {**x, "field": "t"}, "x2": {"field": "u"}, "description": {"field": "d"}}
-    return [{"data": {"values": values}, "mark": {"type": "rect", "color": "var(--gap)"}, "encoding": encoding}]
+    values = [{"t": _ms(first), "u": _ms(last), "d": f"{times.period(first, last)}: not recorded"} for first, last in over.gaps()]
+    encoding = {"x": {"field": "t", **_time(over)}, "x2": {"field": "u"}, "description": {"field": "d"}}
+    return [{"data": {"values": values}, "mark": {"type": "rect", "color": "var(--gap)"}, "encoding": encoding}] if values else []
 
 
 def _hint(start: int, length: int, text: str) -> dict[str, Any]:
@@ -311,7 +304,7 @@ def _rows(values: list[dict[str, Any]], layers: list[dict[str, Any]]) -> dict[st
         "data": {"values": values},
         "height": {"step": _BAR},
         "padding": {"left": 5 + _SPARE, "right": 5, "top": 5, "bottom": 5},
-        "layer": [layer if "data" in layer else {**layer, "encoding": {**layer["encoding"], "y": y}} for layer in layers],
+        "layer": [{**layer, "encoding": {**layer["encoding"], "y": y}} for layer in layers],
     }
 
 

@@ -54,6 +54,9 @@ def body(chance: random.Random, api: str, number: int) -> tuple[int, dict[str, A
                 "throttle_time_ms": 30 * (number % 10 == 0),
             },
         )
+    if api == "Fetch":
+        fetched = {"partition_index": number % 2, "high_watermark": number, "records": batch(1, 0)}
+        return 11, {"topics": [{"topic": "orders", "partitions": []}]}, {"responses": [{"topic": "orders", "partitions": [fetched]}]}
     if api == "JoinGroup":
         return (
             5,
@@ -86,7 +89,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
             recording.open(conn, client=(f"10.0.{machine}.{conn}", 50000 + conn), at=0)
         for number in range(400):
             conn = number % 4
-            api = "ApiVersions" if number < 4 else chance.choice(["Produce", "JoinGroup", "Heartbeat", "Metadata"])
+            api = "ApiVersions" if number < 4 else chance.choice(["Produce", "Fetch", "JoinGroup", "Heartbeat", "Metadata"])
             version, request, answer = body(chance, api, number)
             client_id = None if conn == 3 else f"app-{conn}"
             latency = chance.randrange(10**5, 10**8)
@@ -133,7 +136,7 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
             same = [each["latency"] for each in sent if each["client_id"] == row["name"]]
             assert (row["answers"], row["p50_ns"], row["max_ns"]) == (len(same), interpolated(same, 0.5), max(same))
         if row["by_what"] == "topic":
-            same = [each["latency"] for each in sent if each["api"] == "Produce"]
+            same = [each["latency"] for each in sent if each["api"] in ("Produce", "Fetch")]
             assert (row["name"], row["answers"], row["p90_ns"]) == ("orders", len(same), interpolated(same, 0.9))
     produced = [each for each in sent if each["api"] == "Produce"]
     assert sum(row["throttled"] for row in found["quotas"]) == sum(
@@ -165,6 +168,72 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
     assert (files["status"], files["exchanges"], files["lost_bytes"]) == ("ok", 800, 0) and files["files"] > 2
 
 
+def failed(each: dict[str, Any]) -> bool:
+    """Whether a response has an error code."""
+    partitions = each["answer"].get("responses", [{}])[0].get("partition_responses", [{}])
+    return bool(each["answer"].get("error_code", 0) or partitions[0].get("error_code", 0))
+
+
+def test_trends_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> None:
+    output, sent = fleet
+    with Duck(output) as engine:
+        found, _ = reports.make(engine, list(reports.TRENDS), seconds=60)
+    rows = {report.name: report.rows for report in found}
+
+    def bucket(each: dict[str, Any]) -> int:
+        return int(each["time_ns"] // (60 * 10**9) * 60 * 10**9)
+
+    for row in rows["latency-over-time"]:
+        same = [each["latency"] for each in sent if (bucket(each), each["api"]) == (row["start_ns"], row["api"])]
+        assert (row["answers"], row["p99_ns"]) == (len(same), interpolated(same, 0.99))
+    assert sum(row["answers"] for row in rows["latency-over-time"]) == 800
+    for row in rows["error-rates-over-time"]:
+        same = [failed(each) for each in sent if (bucket(each), each["api"]) == (row["start_ns"], row["api"])]
+        assert (row["requests"], row["errors"], row["error_rate"]) == (len(same), sum(same), pytest.approx(sum(same) / len(same)))
+    for row in rows["error-rates"]:
+        if row["by_what"] == "client_id":
+            own = [each for each in sent if each["client_id"] == row["name"]]
+            times = [each["time_ns"] for each in own if failed(each)]
+            assert (row["error_rate"], row["first_ns"], row["last_ns"]) == (pytest.approx(len(times) / len(own)), min(times), max(times))
+    fetches = [each for each in sent if each["api"] == "Fetch"]
+    for row in rows["lag"]:
+        ages = [each["time_ns"] - START for each in fetches if (bucket(each), each["client_id"]) == (row["start_ns"], row["client_id"])]
+        assert (row["batches"], row["topic"]) == (len(ages), "orders")
+        assert row["max_age_ns"] == pytest.approx(max(ages), abs=1000) and row["p50_age_ns"] == pytest.approx(interpolated(ages, 0.5).expected, abs=1000)
+    assert sum(row["batches"] for row in rows["lag"]) == len(fetches) > 0
+    joins = [each for each in sent if each["api"] == "JoinGroup"]
+    for row in rows["rebalances"]:
+        same = [each["answer"] for each in joins if bucket(each) == row["start_ns"]]
+        assert (row["joins"], row["members"]) == (len(same), len({each["member_id"] for each in same}))
+        assert row["generations"] == len({each["generation_id"] for each in same} - {0})
+    assert sum(row["joins"] for row in rows["rebalances"]) == len(joins)
+    records = sum(1 + index % 3 for index in produced_numbers(sent))
+    skews = {row["partition"]: (row["records"], row["skew"], row["partitions"]) for row in rows["partitions"]}
+    assert skews == {0: (records, pytest.approx(2), 2), 1: (0, pytest.approx(0), 2)}  # all was produced to one of two partitions
+
+
+def produced_numbers(sent: Sent) -> list[int]:
+    """Of the Produce requests, which of its machine's requests each is."""
+    return [index % 400 for index, each in enumerate(sent) if each["api"] == "Produce"]
+
+
+def test_changes_compare_the_longest_periods_that_were_both_recorded(fleet: tuple[Path, Sent]) -> None:
+    output, sent = fleet
+    end = max(each["time_ns"] for each in sent)
+    with Duck(output) as engine:
+        ((report,), _) = reports.make(engine, ["changes"])
+    assert report.about.startswith("The last hour of the tables against the hour before.")
+    rows = {(row["what"], row["name"]): (row["previous"], row["latest"]) for row in report.rows}
+    for api in ("Produce", "Heartbeat"):
+        both = [[each for each in sent if each["api"] == api and (each["time_ns"] > end - 3600 * 10**9) is late] for late in (False, True)]
+        assert all(both)
+        assert rows["requests of an API", api] == tuple(map(len, both))
+        assert rows["error rate", api] == tuple(pytest.approx(sum(map(failed, part)) / len(part)) for part in both)
+        assert rows["p99 latency", api] == tuple(interpolated([each["latency"] for each in part], 0.99) for part in both)
+    timed_out = [sum(failed(each) for each in sent if each["api"] == "Produce" and (each["time_ns"] > end - 3600 * 10**9) is late) for late in (False, True)]
+    assert rows["error", "Produce REQUEST_TIMED_OUT"] == tuple(timed_out)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("names", [["summary"], pytest.param([], marks=pytest.mark.slow)], ids=["one", "all"])
 def test_spark_computes_the_same(spark: SparkSession, fleet: tuple[Path, Sent], names: list[str]) -> None:
@@ -193,7 +262,7 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["summary"]["rows"][0]["requests"] == 800
-    assert {path.stem for path in cells.iterdir()} == set(document) == {*reports.REPORTS, "compatibility"}
+    assert {path.stem for path in cells.iterdir()} == set(document) == {*reports.REPORTS, *reports.TRENDS, "compatibility"}
     for name, each in document.items():
         with open(cells / f"{name}.csv", newline="") as file:
             assert len(list(csv.DictReader(file))) == len(each["rows"]) > 0, name
@@ -202,7 +271,7 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == [row["name"] or "" for row in document["latency"]["rows"]]
     text = page.read_text("utf-8")
-    assert text.count("<figure>") == 11 and "<script" not in text
+    assert text.count("<figure>") == 16 and "<script" not in text
     assert not {"src", "href"} & {name for name, value in Page(text).attributes if not (value or "").startswith("#")}
     direct = run("report", output.parent / "captures" / "machine-1", "--json", "--only", "summary,latency")
     assert direct.returncode == 0, direct.stderr

@@ -18,7 +18,7 @@ from ..common.completion import release_names
 from ..common.failure import Failure, cannot_write, write_text
 from ..common.options import HtmlFile, Local
 from ..common.output import print_json, warn
-from .cells import heading, shown
+from .cells import cell, columns_shown, heading
 
 if TYPE_CHECKING:
     from ....captures.reading.storage import Place
@@ -152,7 +152,7 @@ def _engine(by: ReportEngine, folder: Place, master: str) -> Iterator[QueryEngin
 
 
 def _csv(directory: Path, reports: list[Report]) -> None:
-    from ....captures.export.text import cell
+    from ....captures.export.text import cell as csv_cell
 
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def _csv(directory: Path, reports: list[Report]) -> None:
     for each in reports:
         lines = [",".join(each.columns)]
         for values in ([line[column] for column in each.columns] for line in each.rows):
-            cells = ("" if value is None else cell(value) if isinstance(value, str) else str(value) for value in values)
+            cells = ("" if value is None else csv_cell(value) if isinstance(value, str) else str(value) for value in values)
             lines.append(",".join(cells))
         write_text(directory / f"{each.name}.csv", "\r\n".join(lines) + "\r\n", "--csv")
 
@@ -183,12 +183,13 @@ def show(reports: Sequence[Report]) -> None:
             console.print("nothing")
             continue
         printed = Table(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
-        for column in report.columns:
+        columns = columns_shown(report.columns, report.rows)
+        for column in columns:
             number = any(isinstance(each[column], (int, float)) for each in report.rows[:_PRINTED])
             printed.add_column(heading(column), justify="right" if number else "left", overflow="fold")
         for each in report.rows[:_PRINTED]:
             # A client id is anybody's text: it may look like markup, or hold control characters.
-            printed.add_row(*(Text(visible(shown(column, each[column]))) for column in report.columns))
+            printed.add_row(*(Text(visible(cell(each, column))) for column in columns))
         console.print(printed)
         if len(report.rows) > _PRINTED:
             more = f"{len(report.rows) - _PRINTED} more rows: see --html, --csv, --json, or --only {report.name}"

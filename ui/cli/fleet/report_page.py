@@ -15,7 +15,7 @@ from ...pages.page import render
 from ...pages.parts import LONG, Card, Cell, Line, Table, names, worst_first
 from ...times import period
 from ..common.output import counted
-from .cells import heading, shown
+from .cells import cell, columns_shown, heading, shown
 
 if TYPE_CHECKING:
     from ....captures.reports import Report
@@ -28,6 +28,9 @@ _MOST_INTERVALS = 500
 _LINES = 6
 """Lines or colors of one chart; the rest is left out, or added up as "other"."""
 _BARS = 12
+_NAMED = 5
+_RATE_RISE, _LATENCY_RISE = 0.01, 10e6
+"""What makes a higher error rate, or a latency in ns, worth a line of the overview."""
 _WIDE = 9
 """Columns of a table of one row that is turned around."""
 _TIMES = ("first_ns", "last_ns", "start_ns")
@@ -47,6 +50,8 @@ def html(reports: Sequence[Report], name: str, notes: Sequence[str] = ()) -> str
     """The page. `name`: of the folder; `notes`: what was left out. Raises MissingCharts."""
     found = {report.name: report for report in reports}
     drawn = [chart for each in _DRAWN if each in found for chart in _charts(found[each]) if chart]
+    tables = [report for report in reports if report.name not in ("findings", "compatibility")]
+    tables.sort(key=lambda report: report.name != "changes")  # what changed comes first
     first = {"findings": lambda rows: list(map(_finding, rows)), "compatibility": _compatibility}
     return render(
         "report.html",
@@ -57,7 +62,7 @@ def html(reports: Sequence[Report], name: str, notes: Sequence[str] = ()) -> str
         overview=_overview(found),
         cards=[(found[each], card(found[each].rows)) for each, card in first.items() if each in found],
         charts=drawn,
-        sections=[_section(report) for report in reports if report.name not in first],
+        sections=list(map(_section, tables)),
     )
 
 
@@ -102,6 +107,8 @@ def _overview(found: dict[str, Report]) -> list[Line]:
         words = ", ".join(f"{severities[severity]} {severity}" for severity in ordered)
         text = f"{counted(sum(severities.values()), 'kind')} of problems: {words}." if ordered else "No problems found."
         lines.append(Line(ordered[0] if ordered else "works", text, "findings"))
+    if "changes" in found:
+        lines += _changed(found["changes"].rows)
     row = _summary(found)
     kinds = (
         ("undecoded", "Not decoded", "; their contents are in no table"),
@@ -118,6 +125,27 @@ def _overview(found: dict[str, Report]) -> list[Line]:
         if file["lost_bytes"]:
             lines.append(Line("low", f"{Unit.BYTES.of(file['lost_bytes'])} were not captured: numbers may be too low.", "files"))
     return worst_first(lines)
+
+
+def _changed(rows: Sequence[Row]) -> list[Line]:
+    """What is worse than in the period before, and what is new or gone."""
+    risen = [row for row in rows if row["previous"] is not None and row["latest"] is not None and row["latest"] >= 2 * row["previous"]]
+    kinds = (
+        ("medium", "Higher error rate", [row for row in risen if row["what"] == "error rate" and row["latest"] - row["previous"] >= _RATE_RISE]),
+        ("low", "Higher p99 latency", [row for row in risen if row["what"] == "p99 latency" and row["latest"] - row["previous"] >= _LATENCY_RISE]),
+        ("low", "New errors", [row for row in rows if row["what"] == "error" and not row["previous"]]),
+    )
+    lines = []
+    for kind, words, worse in kinds:
+        told = [f"{row['name']} ({cell(row, 'previous')} → {cell(row, 'latest')})" for row in worse]
+        if told:
+            more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+            lines.append(Line(kind, f"{words}: {', '.join(told[:_NAMED])}{more}.", "changes"))
+    clients = [row for row in rows if row["what"] == "requests of a client"]
+    for words, column in (("New clients", "previous"), ("Clients that are gone", "latest")):
+        if ids := [row["name"] for row in clients if not row[column]]:
+            lines.append(Line("info", f"{words}: {names(ids)}.", "changes"))
+    return lines or ([Line("works", "Nothing is worse than in the period before.", "changes")] if rows else [])
 
 
 def _finding(row: Row) -> Card:
@@ -164,12 +192,12 @@ def _section(report: Report) -> Section:
 
 def _table(columns: Iterable[str], rows: Sequence[Row], summary: str = "", folded: bool = False) -> Table:
     """A table of these columns. It is folded if `folded` or long, or has a summary."""
-    columns = [column for column in columns if column != "api_key" and any(row[column] is not None for row in rows)]
+    columns = [column for column in columns_shown(columns, rows) if any(row[column] is not None for row in rows)]
     if len(rows) == 1 and len(columns) > _WIDE:
-        return Table([], [[Cell(heading(column)), Cell.of(shown(column, rows[0][column]))] for column in columns], summary)
+        return Table([], [[Cell(heading(column)), Cell.of(cell(rows[0], column))] for column in columns], summary)
     kinds = {column: _kind(column, [row[column] for row in rows]) for column in columns}
     heads = [Cell(heading(column), kinds[column]) for column in columns]
-    body = [[_cell(column, row[column], kinds[column]) for column in columns] for row in rows[:_ON_PAGE]]
+    body = [[_cell(row, column, kinds[column]) for column in columns] for row in rows[:_ON_PAGE]]
     if len(rows) > _ON_PAGE:
         summary = f"{summary or counted(len(rows), 'row')} (the first {_ON_PAGE} are here; --csv and --json have all)"
     return Table(heads, body, summary or (counted(len(rows), "row") if folded or len(rows) > _OPEN else ""))
@@ -188,10 +216,11 @@ def _kind(column: str, values: Sequence[Any]) -> str:
     return "text" if any(len(str(value)) > LONG for value in values) else ""
 
 
-def _cell(column: str, value: Any, kind: str) -> Cell:
+def _cell(row: Row, column: str, kind: str) -> Cell:
+    value = row[column]
     if column in ("verdict", "severity") and value:
         return Cell(str(value), str(value).split()[0])
-    return Cell(shown(column, value), kind)
+    return Cell(cell(row, column), kind)
 
 
 def _merged(rows: Sequence[Row]) -> Row:
@@ -249,6 +278,8 @@ def _fold_by(column: str, words: Callable[[str], str]) -> Callable[[Sequence[Row
 
 _FOLDED: dict[str, Callable[[Sequence[Row]], list[Table]]] = {
     "clients": _fold_clients,
+    "changes": _fold_by("what", lambda name: name[0].upper() + name[1:]),
+    "error-rates": _fold_by("by_what", lambda name: f"By {name.replace('_', ' ').replace('api', 'API')}"),
     "latency": _fold_by("by_what", lambda name: f"By {name.replace('_', ' ').replace('api', 'API')}"),
 }
 
@@ -295,19 +326,30 @@ def _label(value: Any) -> str:
 
 def _throughput(report: Report) -> Iterable[Markup]:
     over = intervals(report)
-    seconds = over.length / 1e9
     rows = {row[report.over]: row for row in report.rows}
-    most = max(row["requests"] for row in report.rows) / seconds
+    seconds = {start: _seconds(report, start) for start in over.starts()}
+    rates = {start: row["requests"] / seconds[start] for start, row in rows.items()}
+    most = max(rates.values())
     length, unit = (1, "second") if most >= 1 else (60, "minute") if most * 60 >= 1 else (3600, "hour")
-    rates = {start: row["requests"] / seconds * length for start, row in rows.items()}
-    yield charts.columns("Requests", f"per {unit}, {_each(over)}", Unit.COUNT, over, {"requests": rates})
+    requests = {start: rate * length for start, rate in rates.items()}
+    yield charts.columns("Requests", f"per {unit}, {_each(over)}", Unit.COUNT, over, {"requests": requests})
     errors: dict[int, float | None] = {start: row["errors"] / row["requests"] for start, row in rows.items() if row["requests"]}
     yield charts.lines("Responses with an error", f"share of requests, {_each(over)}", Unit.SHARE, over, {"errors": errors})
     sizes: dict[str, dict[int, float | None]] = {
-        words: {start: (row[column] or 0) / seconds if start in rows else 0.0 for start, row in _filled(over, rows)}
+        words: {start: (row.get(column) or 0) / seconds[start] for start, row in _filled(over, rows)}
         for words, column in (("to brokers", "request_bytes"), ("to clients", "response_bytes"))
     }
     yield charts.lines("Bytes", f"per second, {_each(over)}", Unit.BYTES_PER_SECOND, over, sizes)
+
+
+def _seconds(report: Report, start: int) -> float:
+    """How much of an interval was recorded; at least a twentieth, as nobody knows how long a recording went on without traffic."""
+    length, covered, until = report.interval_ns, 0, start
+    for first, last in sorted(report.recorded):
+        end = min(last, start + length)
+        covered += max(end - max(first, until), 0)
+        until = max(until, end)
+    return max(covered if report.recorded else length, length / 20) / 1e9
 
 
 def _filled(over: Intervals, rows: dict[int, Row]) -> Iterable[tuple[int, Row]]:
@@ -327,6 +369,46 @@ def _each(over: Intervals) -> str:
 def _errors_over_time(report: Report) -> Iterable[Markup]:
     over = intervals(report)
     yield charts.columns("Errors", f"number by code, {_each(over)}", Unit.COUNT, over, _series(report, "error", "errors"))
+
+
+def _by_name(
+    report: Report, by: Sequence[str], value: str, weight: str, least: float = 0
+) -> tuple[Intervals, dict[str, dict[int, float | None]]]:
+    """The values of the names with the largest sums of `weight`, at least `least` each. Intervals without a row are gaps."""
+    total: Counter[str] = Counter()
+    found: dict[str, dict[int, float | None]] = {}
+    several = len({row["cluster_id"] for row in report.rows}) > 1
+    for row in report.rows:
+        name = " ".join(_label(row[column]) for column in (*by, *(["cluster_id"] if several else [])))
+        total[name] += row[weight] or 0
+        found.setdefault(name, {})[row[report.over]] = None if row[value] is None else max(row[value], least)
+    largest = [name for name, sum_ in total.most_common(_LINES) if sum_]
+    return intervals(report), {name: found[name] for name in largest}
+
+
+def _latency_over_time(report: Report) -> Iterable[Markup]:
+    over, found = _by_name(report, ["api"], "p99_ns", "answers")
+    yield charts.lines("Latency over time", f"p99 by API, {_each(over)}", Unit.DURATION, over, found, log=True)
+
+
+def _error_rates_over_time(report: Report) -> Iterable[Markup]:
+    over, found = _by_name(report, ["api"], "error_rate", "errors")
+    yield charts.lines("Error rate by API", f"share of requests, {_each(over)}", Unit.SHARE, over, found)
+
+
+def _lag(report: Report) -> Iterable[Markup]:
+    over, found = _by_name(report, ["client_id", "topic"], "p99_age_ns", "p99_age_ns", least=1e6)
+    yield charts.lines("Consumer lag", f"p99 of the age of fetched records, at least 1 ms, {_each(over)}", Unit.DURATION, over, found, log=True)
+
+
+def _rebalances(report: Report) -> Iterable[Markup]:
+    over = intervals(report)
+    yield charts.columns("Joins of consumer groups", f"number by group, {_each(over)}", Unit.COUNT, over, _series(report, "group_id", "joins"))
+
+
+def _partitions(report: Report) -> Iterable[Markup]:
+    skewed = [(f"{_label(row['topic'])} {row['partition']}", row["skew"] or 0) for row in report.rows if row["partitions"] > 1]
+    yield charts.bars("Skew of partitions", "produced bytes divided by the mean of the topic", Unit.FACTOR, charts.names_first(skewed, _BARS))
 
 
 def _latency(report: Report) -> Iterable[Markup]:
@@ -362,12 +444,17 @@ def _findings(report: Report) -> Iterable[Markup]:
 
 _DRAWN: dict[str, Callable[[Report], Iterable[Markup]]] = {
     "throughput": _throughput,
+    "error-rates-over-time": _error_rates_over_time,
     "errors-over-time": _errors_over_time,
+    "latency-over-time": _latency_over_time,
     "errors": _largest("Error codes", "number in all responses", Unit.COUNT, ("api", "error"), "errors"),
     "latency": _latency,
+    "lag": _lag,
+    "rebalances": _rebalances,
     "findings": _findings,
     "groups": _largest("Rebalances", "generations of each group", Unit.COUNT, ("group_id",), "generations"),
     "talkers": _talkers,
+    "partitions": _partitions,
     "producers": _largest("Batches of producers", "mean bytes in a batch", Unit.BYTES, ("client_id", "topic"), "bytes_per_batch"),
     "quotas": _largest("Throttled by quotas", "time that clients had to wait", Unit.DURATION, ("client_id", "api"), "sum_ms", 1e6),
 }
