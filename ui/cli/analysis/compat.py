@@ -272,7 +272,7 @@ def html(found: CompatReport, captures: Sequence[Path] = ()) -> str:
     return sections_page(
         f"Clients against Kafka {found.against.name}",
         [Section(cards=_cards(found), charts=_spans(found)), Section("Clients", tables=[table])],
-        notes=[", ".join(map(str, captures))],
+        notes=[names(map(str, captures))],
         overview=[Line(found.worst.text.split()[0], f"{counts(found)}.")],
     )
 

@@ -90,8 +90,8 @@ def _tiles(found: dict[str, Report]) -> list[tuple[str, str]]:
         (errors, "of responses with an error"),
         (Unit.BYTES.of((row["request_bytes"] or 0) + (row["response_bytes"] or 0)), "in requests and responses"),
     ]
-    kinds = (("requests", "request"), ("client_ids", "client id"), ("brokers", "broker"), ("captures", "capture"))
-    return [*((shown("", row[column]), words + "s" * (row[column] != 1)) for column, words in kinds), *tiles]
+    kinds = (("requests", "request"), ("client_ids", "client id"), ("brokers", "broker"), ("clusters", "cluster"), ("captures", "capture"))
+    return [*((shown("", row[column]), words + "s" * (row[column] != 1)) for column, words in kinds if row[column]), *tiles]
 
 
 def _overview(found: dict[str, Report]) -> list[Line]:
@@ -153,6 +153,8 @@ def _finding(row: Row) -> Card:
     times, captures = row["times"] or 0, row["captures"]
     often = f"{shown('times', times)} {'time' if times == 1 else 'times'} in {counted(captures, 'capture')}"
     facts = [("such as", [row["such_as"]]), ("when", [period(row["first_ns"], row["last_ns"])] if row["first_ns"] is not None else [])]
+    if row.get("cluster_id") is not None:
+        facts.append(("cluster", [row["cluster_id"]]))
     if kind:
         facts += [("why", [kind.why]), ("do", [kind.remedy])]
     return Card(row["severity"], row["id"], kind.title if kind else "", often, facts, row["severity"] == Severity.HIGH)
@@ -241,9 +243,9 @@ def _fold_clients(rows: Sequence[Row]) -> list[Table]:
     """A table for all clients of the same software that use the same versions."""
     clients: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        clients[row["client_id"], row["software_name"], row["software_version"]].append(row)
+        clients[row["client_id"], row["software_name"], row["software_version"], row.get("cluster_id")].append(row)
     alike: dict[tuple[Any, ...], list[tuple[str | None, list[Row]]]] = defaultdict(list)
-    for (client_id, name, version), uses in clients.items():
+    for (client_id, name, version, _), uses in clients.items():
         software = " ".join(filter(None, (name, version)))
         alike[software, tuple((use["api"], use["api_version"]) for use in uses)].append((client_id, uses))
     tables = []
@@ -291,10 +293,16 @@ def _charts(report: Report) -> Iterable[Markup]:
     draw = _DRAWN.get(report.name)
     if draw is None or not report.rows:
         return ()
-    if report.over and len(intervals(report).starts()) > _MOST_INTERVALS:
+    if report.over and _length(report) > _MOST_INTERVALS * report.interval_ns:
         words = "too many intervals for a chart: choose longer ones with --stretch"
         return (Markup("<figure><figcaption>{}<small>{}</small></figcaption></figure>").format(report.title, words),)
     return draw(report)
+
+
+def _length(report: Report) -> int:
+    """From the first to the last interval and record, in nanoseconds."""
+    times = [row[report.over] for row in report.rows] + [each for period in report.recorded for each in period]
+    return int(max(times) - min(times))
 
 
 def intervals(report: Report) -> Intervals:
@@ -322,6 +330,12 @@ def _series(report: Report, by: str, value: str, rest: str = "other") -> dict[st
 
 def _label(value: Any) -> str:
     return "(none)" if value is None else str(value)
+
+
+def _names(report: Report, *columns: str) -> Callable[[Row], str]:
+    """What rows are called in a chart: by these columns, and by their cluster if there are several."""
+    several = len({row.get("cluster_id") for row in report.rows}) > 1
+    return lambda row: " ".join(_label(row[column]) for column in (*columns, *(["cluster_id"] if several else [])))
 
 
 def _throughput(report: Report) -> Iterable[Markup]:
@@ -377,9 +391,9 @@ def _by_name(
     """The values of the names with the largest sums of `weight`, at least `least` each. Intervals without a row are gaps."""
     total: Counter[str] = Counter()
     found: dict[str, dict[int, float | None]] = {}
-    several = len({row["cluster_id"] for row in report.rows}) > 1
+    named = _names(report, *by)
     for row in report.rows:
-        name = " ".join(_label(row[column]) for column in (*by, *(["cluster_id"] if several else [])))
+        name = named(row)
         total[name] += row[weight] or 0
         found.setdefault(name, {})[row[report.over]] = None if row[value] is None else max(row[value], least)
     largest = [name for name, sum_ in total.most_common(_LINES) if sum_]
@@ -407,28 +421,30 @@ def _rebalances(report: Report) -> Iterable[Markup]:
 
 
 def _partitions(report: Report) -> Iterable[Markup]:
-    skewed = [(f"{_label(row['topic'])} {row['partition']}", row["skew"] or 0) for row in report.rows if row["partitions"] > 1]
+    named = _names(report, "topic", "partition")
+    skewed = [(named(row), row["skew"] or 0) for row in report.rows if row["partitions"] > 1]
     yield charts.bars("Skew of partitions", "produced bytes divided by the mean of the topic", Unit.FACTOR, charts.names_first(skewed, _BARS))
 
 
 def _latency(report: Report) -> Iterable[Markup]:
     rows = [row for row in report.rows if row["by_what"] == "api" and row["p50_ns"]]
-    of = [(row["name"], row["p50_ns"], row["p99_ns"], row["max_ns"]) for row in rows]
+    named = _names(report, "name")
+    of = [(named(row), row["p50_ns"], row["p99_ns"], row["max_ns"]) for row in rows]
     yield charts.ranges("Latency by API", "from p50 (blue) to p99 (red) and maximum; fetches wait for records", Unit.DURATION, of[:_BARS])
 
 
 def _talkers(report: Report) -> Iterable[Markup]:
-    size = [
-        (f"{_label(row['client_id'])} {row['host']}", (row["request_bytes"] or 0) + (row["response_bytes"] or 0)) for row in report.rows
-    ]
+    named = _names(report, "client_id", "host")
+    size = [(named(row), (row["request_bytes"] or 0) + (row["response_bytes"] or 0)) for row in report.rows]
     yield charts.bars("Top talkers", "bytes of requests and responses", Unit.BYTES, charts.names_first(size, _BARS))
 
 
-def _largest(title: str, about: str, unit: Unit, names: Sequence[str], column: str, factor: float = 1) -> Callable[[Report], Iterable[Markup]]:
+def _largest(title: str, about: str, unit: Unit, columns: Sequence[str], column: str, factor: float = 1) -> Callable[[Report], Iterable[Markup]]:
     """Bars of the rows with the largest values of a column."""
 
     def draw(report: Report) -> Iterable[Markup]:
-        values = [(" ".join(_label(row[name]) for name in names), (row[column] or 0) * factor) for row in report.rows]
+        named = _names(report, *columns)
+        values = [(named(row), (row[column] or 0) * factor) for row in report.rows]
         return (charts.bars(title, about, unit, charts.names_first(values, _BARS)),)
 
     return draw
@@ -436,7 +452,8 @@ def _largest(title: str, about: str, unit: Unit, names: Sequence[str], column: s
 
 def _findings(report: Report) -> Iterable[Markup]:
     dated = [row for row in report.rows if row["first_ns"] is not None and row["last_ns"] is not None]
-    of = [(row["id"], row["first_ns"], row["last_ns"], row["severity"]) for row in dated]
+    named = _names(report, "id")
+    of = [(named(row), row["first_ns"], row["last_ns"], row["severity"]) for row in dated]
     if of:
         over = min(row["first_ns"] for row in dated), max(row["last_ns"] for row in dated)
         yield charts.spans("Problems", "from the first to the last time that each was seen", over, of[: 2 * _BARS])

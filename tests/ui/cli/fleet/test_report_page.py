@@ -86,6 +86,47 @@ def test_too_many_intervals_are_not_drawn(fleet: list[Report]) -> None:
     assert "<svg" not in page and "choose longer ones with --stretch" in page
 
 
+def test_clusters_are_named_where_there_are_several(fleet: list[Report]) -> None:
+    for number, row in enumerate(fleet[3].rows):
+        row["cluster_id"] = f"cluster-{number % 2}"
+    text = Page(html(fleet[3:4], "tables")).text
+    assert "10.0.0.1 cluster-0: " in text and "10.0.0.1 cluster-1: " in text
+    for row in fleet[3].rows:
+        row["cluster_id"] = "cluster-0"
+    assert "10.0.0.1 cluster-0: " not in Page(html(fleet[3:4], "tables")).text
+
+
+def change(what: str, name: str, unit: str, previous: float | None, latest: float | None) -> dict[str, Any]:
+    return {"cluster_id": None, "what": what, "name": name, "unit": unit, "previous": previous, "latest": latest}
+
+
+def test_what_got_worse_is_in_the_overview() -> None:
+    rows = [
+        change("error rate", "Produce", "share", 0.001, 0.05),
+        change("error rate", "Fetch", "share", 0.0001, 0.0004),
+        change("p99 latency", "Produce", "ns", 20e6, 250e6),
+        change("p99 latency", "Metadata", "ns", 20e6, 30e6),
+        change("error", "Produce REQUEST_TIMED_OUT", "errors", 0, 12),
+        change("requests of a client", "new-one", "requests", 0, 5),
+        change("requests of a client", "old-one", "requests", 5, 0),
+    ]
+    page = html([a_report("changes", rows)], "tables")
+    overview = Page(page[: page.index("<nav>")]).text
+    assert "Higher error rate: Produce (0.10 % → 5.00 %)." in overview and "Fetch" not in overview
+    assert "Higher p99 latency: Produce (20.0 ms → 250.0 ms)." in overview and "Metadata" not in overview
+    assert "New errors: Produce REQUEST_TIMED_OUT (0 → 12)." in overview
+    assert "New clients: new-one." in overview and "Clients that are gone: old-one." in overview
+    assert "Nothing is worse" in html([a_report("changes", rows[1:2])], "tables")
+
+
+def test_rates_are_of_the_time_that_was_recorded(fleet: list[Report]) -> None:
+    """The recording ends in the middle of the third hour: as many requests in half of the time are twice as many each second."""
+    rows = [{"start_ns": START + hour * HOUR, "requests": 3600, "errors": 0, "request_bytes": 1, "response_bytes": 1} for hour in range(3)]
+    fleet[1].rows, fleet[1].recorded = rows, [(START, START + 5 * HOUR // 2)]
+    text = Page(html(fleet[1:2], "tables")).text
+    assert "16:00:00Z: 2" in text and "15:00:00Z: 1" in text
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 @pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
 def test_a_browser_shows_all_of_it_and_loads_nothing(fleet: list[Report], tmp_path: Path, width: int) -> None:
