@@ -130,12 +130,12 @@ class Periods(NamedTuple):
 
 
 def periods(engine: QueryEngine) -> Periods:
-    """The longest periods up to the last exchange, from a week down to a minute, in both of which something was seen. If there are none, nothing
-    is in them."""
+    """The longest periods up to the last exchange, from a week down to a minute, of which half of the first or more is after the first exchange,
+    and in both of which something was seen. If there are none, nothing is in them."""
     (row,) = engine.query("SELECT min(time_ns) AS first_ns, max(time_ns) AS last_ns FROM exchanges")
     end = row["last_ns"] or 0
     for length, words in _LENGTHS.items():
-        if row["first_ns"] is None or row["first_ns"] > end - length:
+        if row["first_ns"] is None or row["first_ns"] > end - length * 3 // 2:
             continue
         (before,) = engine.query(f"SELECT count(*) AS n FROM exchanges WHERE time_ns > {end - 2 * length} AND time_ns <= {end - length}")
         if before["n"]:

@@ -38,12 +38,13 @@ Row = dict[str, Any]
 
 
 class Section(NamedTuple):
-    """A report and its tables."""
+    """A report and its tables. `charted`: the charts show all of it, so that paper needs no table."""
 
     name: str
     title: str
     about: str
     tables: list[Table]
+    charted: bool = False
 
 
 def html(reports: Sequence[Report], name: str, notes: Sequence[str] = ()) -> str:
@@ -189,7 +190,7 @@ def _section(report: Report) -> Section:
         return Section(report.name, report.title, report.about, [])
     fold = _FOLDED.get(report.name)
     tables = fold(report.rows) if fold else [_table(report.columns, report.rows, folded=bool(report.over))]
-    return Section(report.name, report.title, report.about, tables)
+    return Section(report.name, report.title, report.about, tables, bool(report.over) and report.name in _DRAWN)
 
 
 def _table(columns: Iterable[str], rows: Sequence[Row], summary: str = "", folded: bool = False) -> Table:
