@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from barnabas.captures.spark import package_archive
 from harness.recordings import heartbeats
 from harness.waiting import PATIENCE, until
 from pyarrow import parquet
+from traffic.fleets.rotated import CLUSTER_ID, TOPICS, record, steps
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -185,3 +187,21 @@ def test_the_zip_is_the_package(tmp_path: Path) -> None:
     words = [sys.executable, "-c", IN_THE_ZIP, str(place), str(tmp_path / "recording"), str(tmp_path / "out")]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_notebook_answers_its_questions(repository: Path, tmp_path: Path) -> None:
+    """The notebook in examples/ runs from its first cell to its last, in one session."""
+    record(tmp_path / "captures", steps(600), 20_000)
+    notebook = json.loads((repository / "examples" / "five_questions.ipynb").read_text("utf-8"))
+    cells = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell.get("outputs") for cell in notebook["cells"])
+    program = tmp_path / "notebook.py"
+    program.write_text("\n\n".join(cells), "utf-8")
+    there = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, env=there, capture_output=True, text=True, timeout=5 * PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    assert "breaks" in done.stdout or "works" in done.stdout
+    assert {CLUSTER_ID, "NOT_LEADER_OR_FOLLOWER", "REBALANCE_IN_PROGRESS", "group-2", "member-8", *TOPICS} <= set(done.stdout.split())
+    assert (tmp_path / "tables" / "connections").is_dir()

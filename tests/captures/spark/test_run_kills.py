@@ -22,7 +22,7 @@ COUNT = 900
 
 
 @pytest.mark.parametrize(
-    ("master", "step", "seconds"), [("none", "to read", 0.4), ("local[2]", "starting Spark", 12.0)]
+    ("master", "step", "seconds"), [("none", "to read", 2.0), ("local[2]", "starting Spark", 12.0)]
 )
 def test_a_run_that_is_killed(
     tmp_path: Path, master: str, step: str, seconds: float, request: pytest.FixtureRequest
