@@ -97,3 +97,20 @@ def period(first_ns: int, last_ns: int | None) -> str:
 def iso(time_ns: int) -> str:
     """A time as filters take it, to the microsecond, in the zone in which they are read."""
     return f"{day(time_ns)}T{clock(time_ns, 6)}"
+
+
+def duration(nanoseconds: float) -> str:
+    """``350 µs``, ``1.2 ms``, ``2.50 s``, ``3 min``."""
+    for limit, factor, digits, unit in ((1e6, 1e3, 0, "µs"), (1e9, 1e6, 1, "ms"), (60e9, 1e9, 2, "s"), (3600e9, 60e9, 1, "min")):
+        if nanoseconds < limit:
+            return f"{nanoseconds / factor:.{digits}f} {unit}"
+    return f"{nanoseconds / 3600e9:.1f} h"
+
+
+def clock_ms(time_ns: int) -> float:
+    """What the clock of the zone shows, for libraries that know UTC only: the milliseconds at which UTC's clock shows the same. Raises
+    ValueError for a time out of range."""
+    when = _of(time_ns)
+    if when is None:
+        raise ValueError(UNKNOWN)
+    return when.replace(tzinfo=UTC).timestamp() * 1e3 + time_ns % 1_000_000_000 / 1e6

@@ -37,6 +37,18 @@ def test_periods_have_both_days_where_they_differ() -> None:
     assert times.period(EVENING, EVENING + 4 * DAY) == "2026-11-21 23:59:59.250 to 2026-11-25 23:59:59.250Z"
 
 
+def test_charts_show_what_the_clock_showed(new_york: None) -> None:
+    assert times.clock_ms(EVENING) == EVENING / 10**6
+    times.use_local(True)
+    assert datetime.fromtimestamp(times.clock_ms(EVENING) / 1000, UTC) == datetime(2026, 11, 21, 18, 59, 59, 250_000, UTC)
+    with pytest.raises(ValueError, match="unknown time"):
+        times.clock_ms(1 << 80)
+
+
+def test_durations_have_a_unit_that_fits() -> None:
+    assert [times.duration(each) for each in (0, 5e5, 2.5e6, 1.5e9, 90e9, 7200e9)] == ["0 µs", "500 µs", "2.5 ms", "1.50 s", "1.5 min", "2.0 h"]
+
+
 @pytest.mark.parametrize("time_ns", [-(1 << 63), (1 << 63) - 1, 1 << 80])
 def test_no_time_raises(time_ns: int) -> None:
     for shown in (times.clock(time_ns), times.day(time_ns), times.moment(time_ns), times.period(time_ns, EVENING)):

@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -54,7 +53,7 @@ class Unit(Enum):
     def of(self, value: float) -> str:
         """A value with its unit, for people: ``1.2 ms``, ``3.4 %``, ``12 kB``."""
         if self is Unit.DURATION:
-            return duration(value)
+            return times.duration(value)
         if self is Unit.SHARE:
             return f"{value * 100:.3g} %"
         if self is Unit.FACTOR:
@@ -67,14 +66,6 @@ class Unit(Enum):
         number = f"{scaled:.0f}" if scaled == int(scaled) or scaled >= 100 else f"{scaled:.3g}"
         ends = {Unit.BYTES: f" {prefix}B", Unit.BYTES_PER_SECOND: f" {prefix}B/s"}
         return number + ends.get(self, prefix)
-
-
-def duration(nanoseconds: float) -> str:
-    """``350 µs``, ``1.2 ms``, ``2.50 s``, ``3 min``."""
-    for limit, factor, digits, unit in ((1e6, 1e3, 0, "µs"), (1e9, 1e6, 1, "ms"), (60e9, 1e9, 2, "s"), (3600e9, 60e9, 1, "min")):
-        if nanoseconds < limit:
-            return f"{nanoseconds / factor:.{digits}f} {unit}"
-    return f"{nanoseconds / 3600e9:.1f} h"
 
 
 class Intervals(NamedTuple):
@@ -109,7 +100,7 @@ def lines(title: str, about: str, unit: Unit, over: Intervals, series: dict[str,
             if log and value is not None and value <= 0:
                 value = None
             alone = value is not None and all(each is None or points.get(each) is None for each in (before, after))
-            values.append({"t": _ms(start) + over.length / 2e6, "v": value, "s": visible(name), "alone": alone})
+            values.append({"t": times.clock_ms(start) + over.length / 2e6, "v": value, "s": visible(name), "alone": alone})
     if all(value["v"] is None for value in values):
         return Markup()
     for start in starts:
@@ -140,7 +131,7 @@ def columns(title: str, about: str, unit: Unit, over: Intervals, series: dict[st
         known = []
         for name, points in series.items():
             if value := points.get(start):
-                stands = {"t": _ms(start), "u": _ms(start) + over.length / 1e6 * 0.94, "v": base, "w": base + value, "s": visible(name)}
+                stands = {"t": times.clock_ms(start), "u": times.clock_ms(start) + over.length / 1e6 * 0.94, "v": base, "w": base + value, "s": visible(name)}
                 values.append(stands)
                 known.append(f"{name} {unit.of(value)}" if len(series) > 1 else unit.of(value))
                 base += value
@@ -224,8 +215,8 @@ def spans(title: str, about: str, over: tuple[int, int], of: Sequence[tuple[str,
     values = []
     for name, first, last, color in of:
         text = times.period(first, last)
-        end = max(_ms(last), _ms(first) + least)
-        start = min(_ms(first), _ms(over[1]) - least)
+        end = max(times.clock_ms(last), times.clock_ms(first) + least)
+        start = min(times.clock_ms(first), times.clock_ms(over[1]) - least)
         values.append({"name": visible(name), "a": start, "b": end, "color": f"var(--{color})", "text": text})
     x = {"field": "a", **_time(intervals)}
     paint = {"field": "color", "type": "nominal", "scale": None}
@@ -239,18 +230,12 @@ def spans(title: str, about: str, over: tuple[int, int], of: Sequence[tuple[str,
 # --- parts of charts ---------------------------------------------------------------------------------------
 
 
-def _ms(time_ns: int) -> float:
-    """A time as Vega has it, in milliseconds, of the zone in which times are shown."""
-    moment = datetime.fromtimestamp(time_ns / 1e9, UTC).astimezone(times.zone())
-    return moment.replace(tzinfo=UTC).timestamp() * 1e3
-
-
 def _time(over: Intervals) -> dict[str, Any]:
     """The axis of time."""
     seconds = (over.last + over.length - over.first) / 1e9
     form = "%H:%M:%S" if seconds < 300 else "%H:%M" if seconds <= 86400 else "%d %b %H:%M" if seconds <= 3 * 86400 else "%d %b"
-    zone = "UTC" if times.zone() is UTC else "local time"
-    scale: dict[str, Any] = {"type": "utc", "domain": [_ms(over.first), _ms(over.last + over.length)]}
+    zone = "UTC" if times.mark() else "local time"
+    scale: dict[str, Any] = {"type": "utc", "domain": [times.clock_ms(over.first), times.clock_ms(over.last + over.length)]}
     axis = {"format": form, "tickCount": 5, "title": zone if "H" in form else None, "labelFlush": True}
     return {"type": "temporal", "scale": scale, "axis": axis, "title": None}
 
@@ -275,13 +260,13 @@ def _color(names: list[str], field: bool = True) -> dict[str, Any]:
 
 def _shading(over: Intervals) -> list[dict[str, Any]]:
     """Behind the chart: where nothing was recorded."""
-    values = [{"t": _ms(first), "u": _ms(last), "d": f"{times.period(first, last)}: not recorded"} for first, last in over.gaps()]
+    values = [{"t": times.clock_ms(first), "u": times.clock_ms(last), "d": f"{times.period(first, last)}: not recorded"} for first, last in over.gaps()]
     encoding = {"x": {"field": "t", **_time(over)}, "x2": {"field": "u"}, "description": {"field": "d"}}
     return [{"data": {"values": values}, "mark": {"type": "rect", "color": "var(--gap)"}, "encoding": encoding}] if values else []
 
 
 def _hint(start: int, length: int, text: str) -> dict[str, Any]:
-    return {"t": _ms(start), "u": _ms(start) + length / 1e6, "d": f"{times.moment(start)}: {visible(text)}"}
+    return {"t": times.clock_ms(start), "u": times.clock_ms(start) + length / 1e6, "d": f"{times.moment(start)}: {visible(text)}"}
 
 
 def _hints(over: Intervals, hints: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...times import moment
+from ...times import duration, moment
 
 
 def heading(column: str) -> str:
@@ -39,9 +39,7 @@ def shown(column: str, value: Any) -> str:
     if column in ("first_ns", "last_ns", "start_ns"):
         return moment(value)
     if column.endswith("_ns"):
-        if value < 1e6:
-            return f"{value / 1e3:.0f} µs"
-        return f"{value / 1e6:.1f} ms" if value < 1e9 else f"{value / 1e9:.2f} s"
+        return duration(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if column.endswith("_rate"):
