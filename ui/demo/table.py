@@ -27,7 +27,16 @@ class TrafficTable:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         self._latencies: dict[tuple[str, str], list[int]] = defaultdict(list)
-        self.requests = self.errors = 0
+        self.requests = self.errors = self.undecoded = 0
+
+    def read(self, capture: Capture) -> None:
+        """Count the rows that were not counted yet; `capture` is always the same."""
+        capture.refresh()
+        rows = capture.rows()
+        for number in range(self.requests, len(rows)):
+            row = rows[number]
+            self.add(api_name(row.api_key) if row.api_key >= 0 else "", row.client_id or "", row.latency_ns, bool(row.error))
+            self.undecoded += row.undecoded
 
     def add(self, api: str, client: str, latency_ns: int | None, error: bool) -> None:
         """Count one exchange; latency in nanoseconds or None."""
@@ -71,7 +80,6 @@ class LiveTable:
     def __init__(self, capture: Capture, status: Callable[[], str]):
         self._capture, self._status = capture, status
         self._table = TrafficTable()
-        self._at = 0
 
     def run(self, seconds: float | None) -> None:
         """Until `seconds` are over or Ctrl-C. On a terminal the table is drawn in place, else printed now and then."""
@@ -80,28 +88,18 @@ class LiveTable:
             with Live(self._render(), refresh_per_second=4, transient=True) as live:
                 while time.monotonic() < until:
                     time.sleep(0.25)
-                    self._update()
+                    self._table.read(self._capture)
                     live.update(self._render())
             return
         shown = time.monotonic()
         while time.monotonic() < until:
             time.sleep(min(0.25, max(0.0, until - time.monotonic())))
-            self._update()
+            self._table.read(self._capture)
             if time.monotonic() - shown >= PRINT_EVERY:
                 shown = time.monotonic()
                 for text in self._newest():
                     print(text)
                 print(f"-- {self._table.requests} exchanges, {self._table.errors} errors  {self._status()}", flush=True)
-
-    def _update(self) -> None:
-        self._capture.refresh()
-        rows = self._capture.rows()
-        for number in range(self._at, len(rows)):
-            row = rows[number]
-            self._table.add(
-                api_name(row.api_key) if row.api_key >= 0 else "", row.client_id or "", row.latency_ns, bool(row.error)
-            )
-        self._at = len(rows)
 
     def _newest(self) -> Iterable[str]:
         rows = self._capture.rows()

@@ -97,6 +97,7 @@ KEYS: tuple[Key, ...] = (
     Key("latency.graph", "v", "graph", "the graph: rate, p99, errors", "graph"),
     Key("latency.none", "escape", "unbrush", "no time range"),
     Key("rules.add", "a", "add", "add a rule", "add"),
+    Key("rules.recipe", "p", "recipe", "add a recipe: the rules of a common failure", "recipe"),
     Key("rules.edit", "e", "edit", "edit the rule under the cursor", "edit"),
     Key("rules.toggle", "space", "switch", "enable or disable the rule", "on/off"),
     Key("rules.remove", "d", "remove", "remove the rule (asks first)", "remove"),

@@ -63,6 +63,7 @@ SASL = ("--sasl-mechanism", "PLAIN", "--sasl-username", "a")
         ((*PROXY, "--record", "/dev/null/x"), "cannot record into"),
         (("proxy", "--config", "nothing.toml"), "nothing.toml cannot be read"),
         (("proxy", "--check"), "--config FILE"),
+        ((*PROXY, "--allow-edit"), "--allow-edit needs --ui"),
         ((*PROXY, "--tls-cert", "x.pem"), "--tls-key"),
         ((*PROXY, "--broker-ca", "missing.pem"), "--broker-ca"),
         ((*PROXY, *SASL, "--sasl-password-file", "missing"), "cannot be read"),

@@ -29,6 +29,9 @@ def proxy(
     context: typer.Context,
     options: ProxyOptions,
     screen: Annotated[bool, typer.Option("--ui", help="Show the traffic on the screen (needs --record).")] = False,
+    allow_edit: Annotated[
+        bool, typer.Option("--allow-edit", help="With --ui: allow changes of traffic and rules.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
     quiet: Quiet = False,
     config: Annotated[
@@ -72,7 +75,11 @@ def proxy(
         raise Failure("--ui shows one cluster, but the config file has several")
     if screen and clusters[0].config.record is None:
         raise Failure("--ui shows what is recorded: add --record DIR")
-    run(clusters, as_json, quiet, screen)
+    if allow_edit and not screen:
+        raise Failure("--allow-edit needs --ui")
+    if allow_edit and clusters[0].config.control is None:
+        raise Failure("--allow-edit needs the control API: remove --control off")
+    run(clusters, as_json, quiet, screen, allow_edit)
 
 
 def proxy_config(options: ProxyOptions, print_findings: bool) -> ProxyConfig:

@@ -66,8 +66,8 @@ class RunningCluster:
         return f"{self.name}: " if self.name else ""
 
 
-def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: bool) -> None:
-    """Start all clusters, print their events, and stop them on Ctrl-C or SIGTERM."""
+def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: bool, allow_edit: bool = False) -> None:
+    """Start all clusters, print their events, and stop them on Ctrl-C or SIGTERM. `allow_edit`: the screen may change traffic."""
     print_addresses = not (as_json or quiet or screen)
     for cluster in clusters:
         if cluster.config.record is not None:
@@ -78,7 +78,7 @@ def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: 
             for cluster in clusters:
                 _start(cluster, print_addresses)
             if screen:
-                _screen(clusters[0].proxy)
+                _screen(clusters[0].proxy, allow_edit)
             else:
                 incoming.listen(clusters)
                 _print_events(clusters, incoming, as_json, quiet)
@@ -312,10 +312,11 @@ def _print(event: events.Event, cluster: RunningCluster, as_json: bool) -> None:
         )
 
 
-def _screen(running: Proxy) -> None:
+def _screen(running: Proxy, allow_edit: bool) -> None:
     from ...live import show_live
 
     assert running.config.record is not None
     tls = running.config.tls
     unverified = " (brokers' certificates NOT VERIFIED)" if tls is not None and tls.broker_insecure else ""
-    show_live(running, running.config.record, title=f"bootstrap.servers={show(running.address)}{unverified}")
+    title = f"bootstrap.servers={show(running.address)}{unverified}"
+    show_live(running, running.config.record, title=title, allow_edit=allow_edit)

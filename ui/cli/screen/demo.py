@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,10 +20,14 @@ from ..common.signals import stopping_on_signals
 if TYPE_CHECKING:
     from ....plugins.rules.rules import Rule
     from ....proxy import Proxy
+    from ....proxy.control import Control
+    from ....proxy.events import FindingSeen
     from ...demo.child import ChildProcess
     from ...live import EventListener
 
 BROKERS = 3
+PATIENCE, HEADLESS_PATIENCE = 1.5, 12.0
+"""Seconds that the clients have to leave: somebody at a terminal waits, a script wants their counts."""
 
 
 def demo(
@@ -52,10 +57,11 @@ def demo(
 
 def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     from ....proxy import Proxy, ProxyConfig, ProxyError
+    from ....proxy.control import Control, ControlConfig
     from ....proxy.events import show
     from ...demo.child import ChildFailed, ChildProcess
     from ...demo.table import LiveTable
-    from ...live import EventListener, open_when_started
+    from ...live import EventListener, open_when_started, show_live
     from ..common.address import parse
 
     print(f"starting {BROKERS} mock brokers ...", flush=True)
@@ -66,30 +72,30 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
     clients: dict[str, int] = {}
     try:
         upstream = parse(cluster.line(30)["bootstrap"], "bootstrap")
-        proxy = Proxy(ProxyConfig(upstream=upstream, record=directory, rules=[_rule()])).start()
+        # The proxy looks for problems while the traffic runs, so that the summary has them at once.
+        config = ProxyConfig(
+            upstream=upstream, record=directory, rules=[_rule()], findings=True,
+            control=None if headless else ControlConfig(),
+        )  # fmt: skip
+        proxy = Proxy(config).start()
         watch = EventListener(proxy)
         print(f"brokers at {show(upstream)}; clients use bootstrap.servers={show(proxy.address)}", flush=True)
         traffic = ChildProcess("traffic", show(proxy.address))
-        with open_when_started(directory) as capture:
-            if headless:
+        if headless:
+            with open_when_started(directory) as capture:
                 LiveTable(capture, watch.status).run(seconds)
-            else:
-                from ...tui.app import run
-
-                run(
-                    capture,
-                    title=f"demo  bootstrap.servers={show(proxy.address)}  REC {directory}",
-                    live=True,
-                    status=watch.status,
-                    seconds=seconds,
-                )
+        else:
+            title = f"demo  bootstrap.servers={show(proxy.address)}  REC {directory}"
+            show_live(proxy, directory, title=title, allow_edit=True, seconds=seconds, listener=watch)
     except KeyboardInterrupt:
         pass
     except (ChildFailed, ProxyError) as error:
         raise Failure(f"the demo could not start: {error}") from None
     finally:
         print("stopping the clients ...", flush=True)
-        clients = _end(traffic)
+        if proxy is not None and proxy.control is not None:
+            _switch_rules_off(Control(proxy.control.access.url, proxy.control.access.token))
+        clients = _end(traffic, HEADLESS_PATIENCE if headless else PATIENCE)
         if proxy is not None:
             proxy.stop()
         cluster.stop()
@@ -109,41 +115,47 @@ def _rule() -> Rule:
     )
 
 
-def _end(traffic: ChildProcess | None) -> dict[str, int]:
+def _switch_rules_off(control: Control) -> None:
+    """So that no rule keeps the clients from leaving."""
+    from ....proxy.control import ControlError
+
+    with suppress(ControlError):  # the proxy has ended
+        for rule in control.rules():
+            control.enable_rule(rule["name"], False)
+
+
+def _end(traffic: ChildProcess | None, patience: float) -> dict[str, int]:
+    """Stop the clients. Returns what they counted, if they leave within `patience` seconds."""
     from ...demo.child import ChildFailed
 
     if traffic is None:
         return {}
     try:
         traffic.close_input()
-        return traffic.line(12)
+        return traffic.line(patience)
     except ChildFailed:
         return {}
     finally:
-        traffic.stop()
+        traffic.stop(0.5)
 
 
 def _summary(directory: Path, watch: EventListener | None, clients: dict[str, int]) -> None:
     from ....captures import open_capture
-    from ....decoder import ExchangeDone
-    from ....decoder.findings import Inspector, Severity
+    from ....decoder.findings import Severity
     from ...demo.table import TrafficTable
-    from ..analysis.finding_lines import findings_console, print_finding
+    from ..analysis.finding_lines import findings_console, indented, one_line
 
-    inspector, traffic = Inspector(), TrafficTable()
-    undecoded = 0
+    traffic = TrafficTable()
     with open_capture(directory) as capture:
-        for event in capture.events():
-            inspector.feed(event)
-            if isinstance(event, ExchangeDone):
-                exchange = event.exchange
-                traffic.add(exchange.api, exchange.client_id or "", exchange.latency_ns, bool(exchange.error))
-                undecoded += exchange.undecoded is not None
+        traffic.read(capture)
     print()
     traffic.print()
-    print(f"\n{counted(traffic.requests, 'exchange')}, {traffic.errors} with an error code, {undecoded} undecoded", end="")
+    counts = f"{counted(traffic.requests, 'exchange')}, {traffic.errors} with an error code, {traffic.undecoded} undecoded"
+    print(f"\n{counts}", end="")
+    found: list[FindingSeen] = []
     if watch is not None:
         watch.join(2.0)
+        found = sorted(watch.findings.values(), key=lambda event: (-Severity(event.severity).rank, -event.count))
         print(f", {watch.lost} bytes not observed")
         for name, hits in watch.hits.items():
             print(f"rule {name!r} fired {counted(hits, 'time')}")
@@ -151,11 +163,12 @@ def _summary(directory: Path, watch: EventListener | None, clients: dict[str, in
             print(f"! {warning}")
     if clients:
         print("clients: " + ", ".join(f"{count} {what}" for what, count in clients.items()))
-    found = inspector.findings()
-    shown = [finding for finding in found if finding.severity is not Severity.INFO]
-    print(f"\n{counted(len(found), 'finding')}, {len(found) - len(shown)} of them for information only", flush=True)
-    for finding in shown:
-        print_finding(findings_console(), finding)
+    print(f"\n{counted(len(found), 'finding')}", flush=True)
+    console = findings_console()
+    for event in found:
+        console.print(one_line(event.severity, event.id, event.count, event.seen))
+        console.print(indented(event.why, "why "))
+        console.print(indented(event.remedy, "do: "))
     # As this was called: `make demo` runs a command that is not on the user's PATH.
     me = sys.argv[0] if Path(sys.argv[0]).name == "barnabas" else "python -m barnabas"
     commands = (f"ui {directory}", f"findings {directory}", f"decode {directory} --json")

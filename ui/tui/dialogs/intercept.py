@@ -111,10 +111,8 @@ class InterceptBox(Dialog[InterceptRequest | None]):
 def ask_intercept(screen: AppScreen[Any], text: str) -> None:
     """Show the dialog, with `text` as the filter unless there is an intercept already."""
     session, queue = screen.session, screen.session.held
-    if session.control is None:
-        screen.notify("This is a recording: frames can only be held in a running proxy (--attach).", timeout=4)
-    elif not session.allow_edit:
-        screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
+    if reason := session.read_only("frames can only be held in a running proxy (--attach)"):
+        screen.notify(reason, severity="warning", timeout=4)
     else:
         own = [each for each in queue.intercepts if each.number in queue.own]
         side, seconds = "request", 30.0

@@ -56,7 +56,7 @@ def _edit(app: Application, text: str) -> str:
     if text not in ("on", "off"):
         return "on or off"
     if app.session.control is None:
-        return "there is no proxy to change: this is a recording"
+        return "there is no proxy to change: " + ("--attach newest shows one" if app.session.grows else "this is a recording")
     if text == "on" and app.locked:
         return "off: this page was served without --allow-edit"
     app.session.allow_edit = text == "on"

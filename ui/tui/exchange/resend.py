@@ -234,10 +234,8 @@ def resend(screen: AppScreen[Any], row: Row, exchange: Exchange) -> None:
     session = screen.session
     message = exchange.request_message
     reason = why_not(exchange)
-    if session.control is None:
-        screen.notify("This is a recording: barnabas replay sends it to a broker.", timeout=4)
-    elif not session.allow_edit:
-        screen.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
+    if refused := session.read_only("barnabas replay sends it to a broker"):
+        screen.notify(refused, severity="warning", timeout=4)
     elif reason or message is None:
         screen.notify(visible(reason or "its request cannot be decoded"), severity="warning", timeout=5, markup=False)
     else:

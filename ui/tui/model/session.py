@@ -70,6 +70,11 @@ class CommentMarks:
             self.fault = f"marks are not saved: {self.path}: {error.strerror or error}"
 
 
+NO_CONTROL = (
+    "This screen is not connected to the control API of a proxy.\n\n"
+    "To connect it to a running proxy:\n"
+    "  barnabas ui --attach newest --allow-edit"
+)
 LOG_LINES = 5000
 IN_PROCESS = 20_000
 """Exchanges of the largest capture that is analysed in this process."""
@@ -109,6 +114,12 @@ class Session:
         self.held = HeldQueue(control)
         self._statistics: CaptureStatistics | None = None
         self._analysis: Analysis | None = None
+
+    def read_only(self, of_a_recording: str = "there is no traffic to change") -> str:
+        """Why traffic cannot be changed here, or "". `of_a_recording`: what follows "This is a recording:"."""
+        if self.control is None:
+            return NO_CONTROL if self.grows else f"This is a recording: {of_a_recording}."
+        return "" if self.allow_edit else "Read-only: start with --allow-edit, or :edit on."
 
     def add_to_log(self, text: str, warning: bool = False) -> None:
         """Add a line to the log."""

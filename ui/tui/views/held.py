@@ -25,6 +25,7 @@ from ..exchange.body_editor import BadValue, EditTree, body_tree, from_yaml, to_
 from ..keys import bindings
 from ..model.columns import duration
 from ..model.held_queue import HeldQueue, ListedIntercept, QueuedFrame
+from ..model.session import NO_CONTROL
 from ..widgets.field_tree import FieldTree, Tree, field_at
 from ..widgets.hex_view import HexView, Range
 from ..widgets.line_list import LineList, Table
@@ -186,7 +187,7 @@ class HeldScreen(View):
 
     def empty_text(self) -> str:
         if self.session.control is None:
-            return FOR_A_FILE
+            return NO_CONTROL if self.session.grows else FOR_A_FILE
         if self.queue.fault:
             return f"The proxy does not answer.\n\n{self.queue.fault}"
         return "" if self.queue.frames or self.queue.intercepts else NOTHING
@@ -355,11 +356,7 @@ class HeldScreen(View):
 
     def why_not(self) -> str:
         """Why nothing may be changed, or ""."""
-        if self.session.control is None:
-            return "This is a recording: there is no traffic to change."
-        if not self.session.allow_edit:
-            return "Read-only: start with --allow-edit, or :edit on."
-        return ""
+        return self.session.read_only()
 
     def chosen(self) -> QueuedFrame | None:
         """The frame under the cursor, if it may be changed."""

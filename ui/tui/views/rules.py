@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any, ClassVar, NamedTuple
 
 import yaml
@@ -11,8 +12,9 @@ from textual.widget import Widget
 
 from ....proxy.control import Control, ControlError
 from ...safe import fit, visible
-from ..dialogs.dialogs import Confirm, Write
+from ..dialogs.dialogs import Confirm, Find, Name, Write
 from ..keys import bindings
+from ..model.session import NO_CONTROL
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell
 from ..widgets.styled import TextPane, TitleLine
@@ -85,12 +87,12 @@ class RulesScreen(View):
 
     def empty_text(self) -> str:
         if self.session.control is None:
-            return FOR_A_FILE
+            return NO_CONTROL if self.session.grows else FOR_A_FILE
         if self.fault:
             return f"The proxy does not answer.\n\n{self.fault}"
         if self.rules:
             return ""
-        return "No rules: traffic is passed on unchanged.\n\na adds one." if self._answered else "Asking the proxy ..."
+        return "No rules: traffic is passed on unchanged.\n\na adds one, p a ready-made recipe." if self._answered else "Asking the proxy ..."
 
     def state_cells(self) -> list[Cell]:
         on = sum(bool(rule.enabled) for rule in self.rules)
@@ -163,17 +165,33 @@ class RulesScreen(View):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def _may(self) -> bool:
-        if self.session.control is None:
-            self.notify("This is a recording: there is no traffic to change.", timeout=3)
-        elif not self.session.allow_edit:
-            self.notify("Read-only: start with --allow-edit, or :edit on.", severity="warning", timeout=3)
-        else:
-            return True
-        return False
+        reason = self.session.read_only()
+        if reason:
+            self.notify(reason, severity="warning", timeout=3)
+        return not reason
 
     def action_add(self) -> None:
         if self._may():
             self._write("Add a rule", NEW_RULE, "", lambda text: lambda control: control.add_rule(text))
+
+    def action_recipe(self) -> None:
+        """Choose a recipe, and add its rules."""
+        if not self._may():
+            return
+        from ....plugins.rules.recipes import RECIPES, find
+
+        def chosen(name: str | None) -> None:
+            recipe = find(name) if name else None
+            if recipe is None:
+                return
+            taken = {rule.name for rule in self.rules}
+            rules = [rule.to_dict() for rule in recipe.to_rules()]
+            for rule in rules:
+                rule["name"] = next(name for name in _numbered(rule["name"]) if name not in taken)
+            self.notify(f"Expect: {recipe.expect}.", title=recipe.name, timeout=8)
+            self._change(f"recipe {recipe.name} added", lambda control: control.add_rule(_yaml({"rules": rules})))
+
+        self.app.push_screen(Find("Add the rules of a recipe", [Name(each.name, each.about) for each in RECIPES]), chosen)
 
     def action_edit(self) -> None:
         rule = self.current
@@ -212,6 +230,12 @@ class RulesScreen(View):
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         self.action_edit()
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """The name, then the name with numbers from 2."""
+    yield name
+    yield from (f"{name} {number}" for number in count(2))
 
 
 def _yaml(source: dict[str, Any]) -> str:

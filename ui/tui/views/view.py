@@ -114,7 +114,8 @@ class View(AppScreen[None]):
             lost = sum(octets for _, _, octets in capture.lost)
             right.append((f"  lost {lost} B" if lost else "  lost 0", "error" if lost else "muted"))
         else:
-            right.append((f"  {visible(session.status())}", "muted"))
+            status, room = visible(session.status()), max(self.size.width // 2 - 20, 20)
+            right.append((f"  {status if len(status) <= room else status[: room - 1] + '…'}", "muted"))
         if session.paused:
             right.append(("  PAUSED", "warning"))
         if session.control is not None:

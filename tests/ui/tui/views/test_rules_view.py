@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from barnabas.plugins.rules.rules import parse_rules
 from barnabas.proxy.control import ControlError
 from textual.pilot import Pilot
 
-from ..support.awaiting import until
+from ..support.awaiting import until, until_true
 from ..support.driving import on_screen
 
 
@@ -43,7 +44,7 @@ rules_view = partial(on_screen, size=(110, 36), press="7", proxy=Proxy)
 async def test_rules_are_listed_and_read_only(pilot: Pilot[None], proxy: Proxy) -> None:
     shown = await until(pilot, "moved")
     assert "READ-ONLY" in shown and "1 of 1 rules on" in shown and "error: NOT_LEADER_OR_FOLLOWER" in shown
-    for key in ("space", "a", "e", "d"):
+    for key in ("space", "a", "p", "e", "d"):
         await pilot.press(key)
         await until(pilot, "Read-only: start with --allow-edit")
     assert proxy.asked == []
@@ -65,6 +66,20 @@ async def test_rules_are_switched_and_removed_where_that_is_allowed(pilot: Pilot
     await until(pilot, "line 2: no API is called 'Prodce'")  # what was written is there to be mended
     await pilot.press("escape", "8")
     await until(pilot, "rule moved removed")
+
+
+@rules_view(allow_edit=True)
+async def test_a_recipe_is_added_under_names_that_are_free(pilot: Pilot[None], proxy: Proxy) -> None:
+    proxy.held[0]["name"] = "narrow"  # as the recipe's only rule
+    added: list[str] = []
+    proxy.add_rule = added.append  # type: ignore[method-assign]
+    await until(pilot, "narrow")
+    await pilot.press("p")
+    await until(pilot, "Add the rules of a recipe")
+    await pilot.press(*"network", "enter")
+    await until(pilot, "Expect: consumers fetch")
+    await until_true(pilot, lambda: added)
+    assert [(rule.name, str(rule.match)) for rule in parse_rules(added[0])] == [("narrow 2", "api == Fetch")]
 
 
 @rules_view()
