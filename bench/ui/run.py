@@ -205,7 +205,7 @@ def message(scratch: Path, given: argparse.Namespace) -> list[Figure]:
         figures.append(Figure("opened: CPU", round(ui.cpu() - before, 2), "s"))
         ui.press(b"Gk\r")  # the array of topics
         ui.rest(1.0)
-        ui.press(b"h")
+        ui.press(b"b")
         ui.rest(1.0)
         before = ui.cpu()
         figures += keys("keys, bytes beside", taken := ui.latencies([b"j", b"j", b"k"], rb"@[0-9]+", given.seconds), 80)

@@ -190,7 +190,7 @@ def test_nothing_from_the_traffic_reaches_the_page_as_a_control_sequence(
             page = await browser.page()
             await page.until("CORRUPT_MESSAGE")
             for keys, wanted in (
-                ("j" * numbers["hostile"], "#9"), ("\r", "topic_data"), ("v", "VALUES SHOWN"), ("h", "Bytes of the"),
+                ("j" * numbers["hostile"], "#9"), ("\r", "topic_data"), ("v", "VALUES SHOWN"), ("b", "Bytes of the"),
                 ("w", "What to do"), ("\x1b", "Request"), ("\x1b", "11 exchanges"), ("2", "Sent"), ("4", "Produce"), ("5", "seen "),
             ):  # fmt: skip
                 await page.type(keys)

@@ -69,4 +69,5 @@ def copy_row(screen: AppScreen[Any], row: Row | None, values: bool, here: list[C
     from .copying import copy_one, of_exchange
 
     if row is not None:
-        copy_one(screen.app, [*here, *of_exchange(row, screen.session.capture.exchange(row), values)])
+        exchange = screen.session.capture.exchange(row)
+        copy_one(screen.app, [*here, *of_exchange(row, exchange, values, screen.barnabas.schemas)])

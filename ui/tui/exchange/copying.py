@@ -14,6 +14,7 @@ from ....captures import Row
 from ....captures.export.dump import masked
 from ....decoder import Direction, Exchange
 from ....decoder.codec.present import payload_ranges
+from ....decoder.values import SchemaSource
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
 from ..model.columns import ListColumn
@@ -46,9 +47,9 @@ def of_field(field: TreeField | None, term: str) -> list[CopyFormat]:
     return [CopyFormat("value", field.value.strip('"')), CopyFormat("path of the field", field.path), CopyFormat("filter for the value", term)]
 
 
-def of_exchange(row: Row, exchange: Exchange, values: bool) -> list[CopyFormat]:
+def of_exchange(row: Row, exchange: Exchange, values: bool, schemas: SchemaSource | None = None) -> list[CopyFormat]:
     """The exchange as JSON, its frames in hexadecimal, and the filter that finds it."""
-    found = [CopyFormat("exchange as JSON", lambda: json.dumps(exchange.to_dict(bodies=True, values=values)))]
+    found = [CopyFormat("exchange as JSON", lambda: json.dumps(exchange.to_dict(bodies=True, values=values, schemas=schemas)))]
     sides = (
         ("request", Direction.REQUEST, exchange.request, exchange.request_message),
         ("response", Direction.RESPONSE, exchange.response, exchange.response_message),

@@ -4,7 +4,6 @@ their bytes; an explanation of its error and API; and related exchanges, such as
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import ClassVar, NamedTuple
 
@@ -447,17 +446,13 @@ class DetailScreen(AppScreen[int]):
 
         actions.copy_row(self, self.row, self.values_shown, of_field(self.chosen.current, self._term()))
 
-    def action_copy(self, whole: int) -> None:
-        """Copy the field's value, or the exchange. Hidden values are not copied."""
-        field = self.chosen.current
-        if whole:
-            text = json.dumps(self.exchange.to_dict(bodies=True, values=self.values_shown, schemas=self.barnabas.schemas))
-        elif field is None:
-            return
-        else:
-            text = field.value.strip('"')
-        self.app.copy_to_clipboard(text)
-        self.notify(f"Copied {len(text)} characters.", timeout=2)
+    def action_copy(self) -> None:
+        """Copy the field's value. Hidden values are not copied."""
+        from .copying import copy, of_field
+
+        found = of_field(self.chosen.current, "")
+        if found:
+            copy(self.app, found[0])
 
     def action_find(self) -> None:
         def found(text: str | None) -> None:

@@ -333,6 +333,15 @@ class ExchangesScreen(View):
     def action_export(self) -> None:
         actions.export_row(self, self.list.current, False, self._resolved(), len(self.view))
 
+    def action_copy(self) -> None:
+        """Copy the value in the chosen column; the line below the list while no column is chosen."""
+        from ..exchange.copying import CopyFormat, copy, of_cell
+
+        row, column = self.list.current, self.list.column
+        if row is not None and column is not None:
+            line = "".join(text for text, _ in row_details(row)).strip()
+            copy(self.app, of_cell(row, column)[0] if self.list.source.cell >= 0 else CopyFormat("line", line))
+
     def action_copy_as(self) -> None:
         from ..exchange.copying import of_cell
 

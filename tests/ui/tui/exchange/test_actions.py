@@ -32,20 +32,33 @@ async def copied(pilot: Pilot[None], key: str, name: str) -> str:
 async def test_what_is_copied(pilot: Pilot[None], story: Capture, numbers: dict[str, int]) -> None:
     await pilot.press(*["down"] * numbers["metadata"])
     row = story.rows()[numbers["metadata"]]
-    text = await copied(pilot, "y", "response in hexadecimal")
+    text = await copied(pilot, "Y", "response in hexadecimal")
     assert decoder.decode_response(bytes.fromhex(text), api_key=3, api_version=9)["cluster_id"] == "lab"
-    assert await copied(pilot, "y", "filter for this") == f"conn == {row.connection} and corr == {row.correlation_id}"
-    found = json.loads(await copied(pilot, "y", "exchange as JSON"))
+    assert await copied(pilot, "Y", "filter for this") == f"conn == {row.connection} and corr == {row.correlation_id}"
+    found = json.loads(await copied(pilot, "Y", "exchange as JSON"))
     assert (found["api"], found["api_version"]) == ("Metadata", 9)
     await pilot.press("enter", "j")
-    assert await copied(pilot, "c", "path of the field") == "brokers"
+    assert await copied(pilot, "Y", "path of the field") == "brokers"
     await pilot.press("k")
-    assert await copied(pilot, "c", "value") == "0"
+    assert await copied(pilot, "Y", "value") == "0"
     await pilot.press("escape", *["down"] * (numbers["lz4"] - numbers["metadata"]))
     # What is hidden is not copied: neither in JSON nor as bytes.
-    assert PRIVATE.decode() not in await copied(pilot, "y", "exchange as JSON")
-    await pilot.press("y")
+    assert PRIVATE.decode() not in await copied(pilot, "Y", "exchange as JSON")
+    await pilot.press("Y")
     assert "request in hexadecimal" not in await until(pilot, "Enter: copy it")
+
+
+@on_screen()
+async def test_y_copies_what_is_under_the_cursor(pilot: Pilot[None], numbers: dict[str, int]) -> None:
+    await pilot.press(*["down"] * numbers["metadata"], "y")
+    await until(pilot, "Copied: line")
+    assert f"#{numbers['metadata'] + 1} Metadata v9" in pilot.app.clipboard
+    await pilot.press("right", "right", "right", "y")
+    await until(pilot, "Copied: Client")
+    assert pilot.app.clipboard == "stock-1"
+    await pilot.press("enter", "y")
+    await until(pilot, "Copied: value")
+    assert pilot.app.clipboard == "0"
 
 
 async def exported(pilot: Pilot[None], down: int, path: Path, replace: bool = False) -> None:

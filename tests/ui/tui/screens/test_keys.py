@@ -16,11 +16,12 @@ from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.exchange.exchange_list import ExchangeList
 from barnabas.ui.tui.exchange.resend import ResendScreen
-from barnabas.ui.tui.keys import KEYS, KeyConflict, keymap
+from barnabas.ui.tui.keys import KEYS, KeyConflict, bar_words, keymap
 from barnabas.ui.tui.model.settings import BadSettings, parse_settings, read_settings
 from barnabas.ui.tui.views import PLACES
 from barnabas.ui.tui.widgets.field_tree import FieldTree
 from barnabas.ui.tui.widgets.hex_view import HexView
+from barnabas.ui.tui.widgets.styled import KeyBar
 from textual import events
 from textual.pilot import Pilot
 
@@ -46,6 +47,35 @@ def test_every_key_has_an_action_that_exists_and_no_two_share_one() -> None:
     for key in KEYS:
         assert hasattr(owner(key.context), f"action_{key.action.partition('(')[0]}"), key.id
         assert key.words
+
+
+MEANINGS = {
+    "y": "copy the value under the cursor",
+    "Y": "copy, choosing what",
+    "s": "only exchanges of",
+    "S": "as a dialogue",
+    "x": "export",
+    "b": "bytes: ",
+    "c": "columns",
+}
+
+
+@pytest.mark.parametrize("letter", MEANINGS)
+def test_a_letter_means_the_same_on_every_screen(letter: str) -> None:
+    found = [key for key in KEYS if letter in key.keys.split(",") and key.context != "compare"]
+    assert found and all(MEANINGS[letter] in key.words for key in found), found
+
+
+def test_h_goes_to_the_left() -> None:
+    assert {key.keys for key in KEYS if "h" in key.keys.split(",")} == {"left,h"}
+
+
+@pytest.mark.parametrize("context", [*(place.module for place in PLACES), "detail", "dialogue"])
+def test_a_key_bar_fits_into_120_columns(context: str) -> None:
+    contexts = {"detail": ("detail",), "dialogue": ("dialogue", "list")}.get(context, (context, "list", "app"))
+    bar, words = KeyBar(), bar_words(contexts, {})
+    bar.keys(*words, *([("?", "help")] if "app" not in contexts else []))
+    assert sum(len(key) + len(word) + 3 for key, word in bar._pairs) <= 120
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ async def test_tab_goes_through_the_panes(pilot: Pilot[None], numbers: dict[str,
     assert screen.response.has_focus
     await pilot.press("tab")
     assert screen.request.has_focus
-    await pilot.press("h", "tab")
+    await pilot.press("b", "tab")
     assert screen.response.has_focus and screen.response.display
     await pilot.press("tab")
     assert screen.bytes.has_focus
@@ -224,7 +224,7 @@ async def test_tab_goes_through_the_panes(pilot: Pilot[None], numbers: dict[str,
     assert screen.request.has_focus
     await pilot.press("shift+tab")
     assert screen.bytes.has_focus
-    await pilot.press("h")
+    await pilot.press("b")
     assert screen.request.has_focus and not screen.bytes.display
 
 
@@ -234,7 +234,7 @@ async def test_the_field_under_the_cursor_is_marked_in_the_bytes(
     pilot: Pilot[None], numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
     screen = await opened(pilot, numbers["not_leader"])
-    await pilot.press("h")
+    await pilot.press("b")
     message = screen.exchange.response_message
     assert message is not None
     spans = {span.path: (span.start, span.end) for span in message.map()}
@@ -271,7 +271,7 @@ def test_values_are_shown_only_when_asked_for(story: Capture, numbers: dict[str,
 
     async def steps(pilot: Pilot[None]) -> None:
         screen = await opened(pilot, numbers["not_leader"])
-        await pilot.press("shift+tab", "G", "h")
+        await pilot.press("shift+tab", "G", "b")
         await pilot.press("up")
         text = screen_text(pilot)
         assert "value <20 bytes>" in text and secret[:10] not in text and "VALUES SHOWN" not in text
@@ -306,7 +306,7 @@ async def test_an_undecoded_frame_shows_the_reason_the_partial_tree_and_the_byte
     pilot: Pilot[None], numbers: dict[str, int], size: tuple[int, int]
 ) -> None:
     screen = await opened(pilot, numbers["truncated"])
-    await pilot.press("h")
+    await pilot.press("b")
     text = screen_text(pilot)
     assert "? response undecoded: Metadata v9" in text and "(ends here)" in text
     assert "00000" in text or screen.bytes.scroll_offset.y

@@ -165,7 +165,7 @@ async def test_fields_are_changed_in_place(pilot: Pilot[None], proxy: Proxy) -> 
 async def test_bytes_stand_beside_the_fields_and_are_linked_both_ways(pilot: Pilot[None], proxy: Proxy) -> None:
     await until(pilot, "generation_id: 5")
     assert ("bytes", 1) not in proxy.asked  # nobody has asked to see them
-    await pilot.press("h")
+    await pilot.press("b")
     await until(pilot, "Bytes of the request")
     assert "stock-1" in await until(pilot, "00000 00 0c 00 03 00 00 00 01")  # api key 12, version 3, correlation id 1
     shown = pilot.app.screen
@@ -180,7 +180,7 @@ async def test_bytes_stand_beside_the_fields_and_are_linked_both_ways(pilot: Pil
     assert tree.current.name == "member_id"
     await pilot.press("escape", "down")
     assert "stock-2" in await until(pilot, "00000 00 0c 00 03 00 00 00 02")
-    await pilot.press("h")
+    await pilot.press("b")
     await until(pilot, "generation_id: 5", absent="Bytes of the request")
     assert [each for each in proxy.asked if each[0] == "bytes"] == [("bytes", 1), ("bytes", 2)]
 
@@ -197,7 +197,7 @@ def test_secrets_and_records_do_not_stand_in_the_bytes(story: Capture, monkeypat
 
     async def steps(pilot: Pilot[None]) -> None:
         await until(pilot, "secret, masked")
-        await pilot.press("h")
+        await pilot.press("b")
         shown = await until(pilot, "2a 2a 2a")
         assert "canary" not in shown and "63 61 6e" not in shown and "auth_bytes @" in shown
 
@@ -211,7 +211,7 @@ async def test_the_reason_for_missing_bytes_is_shown(
     monkeypatch.setattr(proxy, "held_frame", lambda number: proxy.held()[0])
 
     await until(pilot, "generation_id: 5")
-    await pilot.press("h")
+    await pilot.press("b")
     await until(pilot, "The proxy is older")
 
 

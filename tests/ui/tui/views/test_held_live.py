@@ -87,9 +87,9 @@ def test_hold_change_go_on_drop_answer_and_kill(proxy: Proxy, tmp_path: Path) ->
         await pilot.press("9")
         shown = await until(pilot, "cluster_id")
         assert "holds" in shown and "responses where" in shown and "Metadata" in shown and "stock-1" in shown
-        await pilot.press("h")
+        await pilot.press("b")
         await until(pilot, "Bytes of the response")
-        await pilot.press("h", "enter")  # to the fields
+        await pilot.press("b", "enter")  # to the fields
         tree = pilot.app.screen.query_one("#fields")
         fields = tree.tree_shown.fields  # type: ignore[attr-defined]
         tree.move_to_field(next(i for i, f in enumerate(fields) if f.name == "cluster_id"))  # type: ignore[attr-defined]

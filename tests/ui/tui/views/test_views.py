@@ -94,7 +94,7 @@ async def test_connections_and_clients_lead_to_their_exchanges(pilot: Pilot[None
     await pilot.press("j", "enter")
     await until(pilot, "conn == 2")
     await until(pilot, "5 of 11 exchanges")
-    await pilot.press("2", "c")
+    await pilot.press("2", "v")
     await until(pilot, "Software")
     await pilot.press("g", "enter")
     await until(pilot, 'client == "billing-7"')
@@ -231,5 +231,5 @@ async def test_themes_and_ascii(pilot: Pilot[None], numbers: dict[str, int]) -> 
             application(pilot).use_theme(theme)
             await pilot.pause()
         assert text(pilot).isascii(), [c for c in text(pilot) if not c.isascii()]
-    await pilot.press(*["j"] * numbers["not_leader"], "enter", "h")
+    await pilot.press(*["j"] * numbers["not_leader"], "enter", "b")
     assert text(pilot).isascii() and "+- Request" in text(pilot).replace("+-- ", "+- ")
