@@ -17,7 +17,8 @@ from ....decoder.codec.present import payload_ranges
 from ....decoder.values import SchemaSource
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
-from ..model.columns import ListColumn
+from ..model.columns import INFO, ListColumn
+from ..model.exchange_info import ExchangeInfo
 from ..model.filter_terms import cell_term
 from ..widgets.field_tree import TreeField
 from ..widgets.palette import Cell
@@ -33,8 +34,10 @@ class CopyFormat(NamedTuple):
     text: str | Callable[[], str]
 
 
-def of_cell(row: Row, column: ListColumn) -> list[CopyFormat]:
+def of_cell(row: Row, column: ListColumn, info: ExchangeInfo) -> list[CopyFormat]:
     """What stands in a column of the list, and the filter for it."""
+    if column.title == INFO:
+        return [CopyFormat(INFO, info.text), CopyFormat(f"filter for {INFO}", info.term)]
     value = column.cell(row.number + 1, row)[0].strip()
     found = [CopyFormat(f"{column.title}", value)]
     return [*found, CopyFormat(f"filter for {column.title}", cell_term(row, column.field))] if column.field else found

@@ -24,7 +24,7 @@ from ...times import clock
 from ..application import AppScreen
 from ..dialogs.dialogs import AskDialog, Pick, TextPages
 from ..keys import bar_words, bindings
-from ..model.columns import api, client_name, duration, result
+from ..model.columns import api, client_name, duration, expected, result
 from ..model.filter_terms import api_term, combine, field_term
 from ..model.rows import RowView, notes_on, row_summary
 from ..widgets.field_tree import FieldTree, Tree, field_at
@@ -252,8 +252,9 @@ class DetailScreen(AppScreen[int]):
             kind = (
                 "not in any known release" if fact is None else f"{'' if fact.retriable else 'not '}retriable: {again}"
             )
-            cells.append((f" ! {facts.error_name(row.error)} ({row.error})", "error"))
-            cells.append((f" {kind}", ""))
+            name = f"{facts.error_name(row.error)} ({row.error})"
+            cells.append((f" < {name}", "waiting") if expected(row) else (f" ! {name}", "error"))
+            cells.append((f" {expected(row) or kind}", ""))
         notes = notes_on(self.exchange)
         if notes:
             cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))

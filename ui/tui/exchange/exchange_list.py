@@ -13,7 +13,7 @@ from textual.strip import Strip
 from ....captures import Row
 from ...safe import fit
 from ...times import heading
-from ..model.columns import USUAL, ListColumn, layout
+from ..model.columns import INFO, USUAL, ListColumn, layout
 from ..model.rows import RowView, SortOrder
 from ..widgets.line_list import LineList
 from ..widgets.palette import Cell, Role
@@ -58,7 +58,8 @@ class ColumnTitles(StyledWidget):
 
 class ExchangeLines:
     """Rows of a capture. `tint_of(row)`: the role of the row's background, or ""; `comment(row)`: the comment on a marked row,
-    None for others; `cell`: the chosen column, -1 for none."""
+    None for others; `info(row)`: the text of `INFO`, None for a capture without messages; `cell`: the chosen column, -1 for
+    none."""
 
     def __init__(self, view: RowView):
         self.view = view
@@ -66,10 +67,11 @@ class ExchangeLines:
         self.cell = -1
         self.tint_of: Callable[[Row], Role] = lambda row: ""
         self.comment: Callable[[Row], str | None] = lambda row: None
+        self.info: Callable[[Row], str] | None = None
 
     def columns(self, width: int) -> tuple[tuple[ListColumn, int], ...]:
         """The columns with their widths, `width` cells together, without the scroll bar and the marker."""
-        return layout(width + 2, width + 1, self.wanted)
+        return layout(width + 2, width + 1, self.wanted, self.info is not None)
 
     def count(self) -> int:
         return len(self.view)
@@ -85,9 +87,12 @@ class ExchangeLines:
         row, number = self.view.row(position), self.view.number(position) + 1
         found: list[Cell] = []
         comment = self.comment(row)
-        for i, (column, cells) in enumerate(self.columns(width)):
+        columns = self.columns(width)
+        for i, (column, cells) in enumerate(columns):
             text, role = column.cell(number, row)
-            if comment is not None and column.width == 0:
+            if column.title == INFO and self.info is not None:
+                text = self.info(row)
+            if comment is not None and column is columns[-1][0]:
                 text = f"{text.rstrip()}  * {comment}"
             mark = comment is not None and column.title == "No"
             if chosen and i == self.cell:
@@ -113,9 +118,11 @@ class ExchangeList(LineList):
 
     @property
     def column(self) -> ListColumn | None:
-        """The chosen column; the last one, the result, while none is chosen."""
-        columns = self.columns()
-        return columns[min(self.source.cell, len(columns) - 1)][0] if columns else None
+        """The chosen column; while none is chosen the result, or else the last one."""
+        columns = [column for column, _ in self.columns()]
+        if columns and self.source.cell < 0:
+            return next((column for column in columns if column.field == "err"), columns[-1])
+        return columns[min(self.source.cell, len(columns) - 1)] if columns else None
 
     @property
     def current(self) -> Row | None:

@@ -63,12 +63,32 @@ def api(row: Row) -> str:
     return "(unknown)" if row.state == "orphan" else facts.api_name(row.api_key)
 
 
+EXPECTED = {
+    (facts.api_key("ApiVersions"), facts.error_code("UNSUPPORTED_VERSION")): "the client is to fall back to an older version",
+    (facts.api_key("JoinGroup"), facts.error_code("MEMBER_ID_REQUIRED")): "the client is to join again with the id it got",
+}
+"""Errors by which a broker asks for the next step (KIP-511, KIP-394), and this step."""
+
+
+def expected(row: Row) -> str:
+    """Why its error is part of an ordinary exchange, or ""."""
+    return EXPECTED.get((row.api_key, row.error), "") if row.error else ""
+
+
 def result(row: Row) -> Cell:
-    """How it ended: a glyph and a word, so that nothing rests on the colour."""
+    """How it ended: a sign and a word, so that nothing rests on the colour. The second sign, ``+``: a rule, a plugin or a
+    person answered or changed it."""
+    text, role = _outcome(row)
+    if row.noted:
+        return f"{text[0]}+{text[2:]}", "waiting" if role in ("ok", "muted") else role
+    return text, role
+
+
+def _outcome(row: Row) -> Cell:
     if row.undecoded:
         return "? undecoded", "undecoded"
     if row.error:
-        return f"! {facts.error_name(row.error)}", "error"
+        return (f"< {facts.error_name(row.error)}", "waiting") if expected(row) else (f"! {facts.error_name(row.error)}", "error")
     if row.cut and row.state == "paired":
         return "~ cut", "muted"
     if row.state == "pending":
@@ -91,6 +111,9 @@ def _latency(_: int, row: Row) -> Cell:
     return ("" if row.latency_ns is None else duration(row.latency_ns)), ""
 
 
+INFO, WITH_INFO, RESULT_WIDTH = "Info", 140, 28
+"""The column of `exchange_info`, the narrowest screen that shows it unless other columns are chosen, and the width of the
+result beside it."""
 COLUMNS = (
     ListColumn("No", 6, lambda number, _: (str(number), "muted"), right=True),
     ListColumn("Time", 12, lambda _, row: (clock(row.time_ns), "muted"), from_width=100, field="time"),
@@ -110,18 +133,23 @@ COLUMNS = (
     ListColumn("Latency", 7, _latency, right=True, field="latency"),
     ListColumn("Req>Resp", 9, lambda _, row: (sizes(row), ""), from_width=100, field="size"),
     ListColumn("Result", 0, lambda _, row: result(row), field="err"),
+    ListColumn(INFO, 0, lambda _, row: ("", "muted"), optional=True, field="info"),
 )
 
 TITLES = tuple(dict.fromkeys(column.title for column in COLUMNS))
 USUAL = tuple(dict.fromkeys(column.title for column in COLUMNS if not column.optional))
 
 
-def layout(screen: int, width: int | None = None, wanted: Sequence[str] = USUAL) -> tuple[tuple[ListColumn, int], ...]:
-    """The columns for a screen of `screen` cells, each with its width, `width` cells together (by default all).
+def layout(
+    screen: int, width: int | None = None, wanted: Sequence[str] = USUAL, with_info: bool = False
+) -> tuple[tuple[ListColumn, int], ...]:
+    """The columns for a screen of `screen` cells, each with its width, `width` cells together (by default all). `with_info`: add
+    `INFO` to the usual columns where there is room.
 
     Where several columns share a title, the first that fits the screen is taken.
     """
-    return _layout(screen, width, tuple(wanted))
+    info = (INFO,) if with_info and screen >= WITH_INFO and tuple(wanted) == USUAL else ()
+    return _layout(screen, width, (*wanted, *info))
 
 
 @lru_cache(64)
@@ -130,5 +158,9 @@ def _layout(screen: int, width: int | None, wanted: tuple[str, ...]) -> tuple[tu
     for column in COLUMNS:
         if screen >= column.from_width and column.title in wanted:
             chosen.setdefault(column.title, column)
-    used = sum(c.width + 1 for c in chosen.values()) + 1
-    return tuple((c, c.width or max((width or screen) - used, 8)) for c in chosen.values())
+    left = max((width or screen) - sum(c.width + 1 for c in chosen.values()) - 1, 8)
+    rest = {title: left for title, column in chosen.items() if not column.width}
+    if len(rest) > 1:
+        rest["Result"] = min(RESULT_WIDTH, left // 2)
+        rest[INFO] = left - rest["Result"]
+    return tuple((c, c.width or rest[title]) for title, c in chosen.items())

@@ -22,7 +22,7 @@ from ....decoder.schema import facts
 from ...safe import fit, visible
 from ...times import clock, zone
 from ..widgets.palette import Cell, Role
-from .columns import api, client_name, duration, result, sizes
+from .columns import api, client_name, duration, expected, result, sizes
 
 if TYPE_CHECKING:
     from ....captures.recording.index import Index
@@ -184,17 +184,18 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 """By column title."""
 
 
-def row_details(row: Row) -> list[Cell]:
-    """Everything about a row, in one line."""
+def row_details(row: Row, info: str = "") -> list[Cell]:
+    """Everything about a row, in one line. `info`: what its messages say (`exchange_info`)."""
     outcome, role = result(row)
     fact = facts.errors().get(row.error) if row.error else None
-    retriable = "" if fact is None else " (retriable)" if fact.retriable else " (not retriable)"
+    retriable = f" ({expected(row)})" if expected(row) else "" if fact is None else " (retriable)" if fact.retriable else " (not retriable)"
     took = "" if row.latency_ns is None else f"{duration(row.latency_ns)} "
     return [
         (f" #{row.number + 1} ", "muted"),
         (f"{api(row)} v{row.api_version} ", "title"),
         (f"{outcome.strip()}{retriable} ", role),
         (f" {took}{client_name(row)} ", ""),
+        (f" {info} " if info else "", "string"),
         (f" {visible(row.client)} -> {visible(row.broker)}  {sizes(row)} B", "muted"),
         (f"  conn {row.connection}  correlation id {row.correlation_id}", "muted"),
     ]

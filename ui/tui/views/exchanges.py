@@ -13,9 +13,10 @@ from ...safe import visible
 from ..exchange import actions
 from ..exchange.exchange_list import ColumnTitles, ExchangeList
 from ..keys import bindings
-from ..model.columns import TITLES, is_problem
+from ..model.columns import INFO, TITLES, is_problem
+from ..model.exchange_info import ExchangeInfos
 from ..model.filter_terms import PROBLEMS, cell_term, combine, negate, resolve_filter
-from ..model.rows import RowTint, RowTints, RowView, SortOrder, is_slow, row_details, row_finder, sort
+from ..model.rows import SORTS, RowTint, RowTints, RowView, SortOrder, is_slow, row_details, row_finder, sort
 from ..model.session import Session
 from ..model.settings import ColourRule
 from ..widgets.filter_bar import FilterBar
@@ -49,6 +50,9 @@ class ExchangesScreen(View):
         self.list.following = session.grows
         self.list.source.wanted = settings.columns or self.list.source.wanted
         self.list.source.comment = self._comment
+        self.infos = ExchangeInfos(self.capture)
+        if self.capture.has_frames:
+            self.list.source.info = lambda row: self.infos(row).text
         self.list.source.tint_of = self._row_tints()
         self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters)
         return self.bar, self.titles, self.list
@@ -115,7 +119,7 @@ class ExchangesScreen(View):
         note = visible(self.capture.note or self.session.marks.fault or "")
         row = self.list.current
         if row is not None:
-            self.about.show(row_details(row), [(f" ? {note} ", "undecoded")] if note else [])
+            self.about.show(row_details(row, self.infos(row).text), [(f" ? {note} ", "undecoded")] if note else [])
         elif self.view.find is not None:
             more = "so far. Esc shows all" if self.view.searching else "no match. Esc shows all again."
             self.about.show([(f" {self.view.searched:,} exchanges searched, {more}", "waiting")])
@@ -170,6 +174,9 @@ class ExchangesScreen(View):
         if self.list.source.cell < 0:
             self.list.source.cell = 0
         column = self.list.column
+        if column is not None and column.title not in SORTS:
+            self.notify("Rows are not sorted by this column.", timeout=2)
+            return
         if column is None or self.view.searching:
             self.notify("Still searching: sort when the search is done.", timeout=2)
             return
@@ -200,7 +207,7 @@ class ExchangesScreen(View):
                 self.list.refresh()
                 self.titles.refresh()
 
-        self.app.push_screen(Choose("Columns", TITLES, list(self.list.source.wanted)), chosen)
+        self.app.push_screen(Choose("Columns", TITLES, [column.title for column, _ in self.list.columns()]), chosen)
 
     # --- marks and highlights ------------------------------------------------------------------------------
 
@@ -310,7 +317,7 @@ class ExchangesScreen(View):
         if column.field == "":
             self.notify("Select a column first, with left and right.", timeout=2)
             return
-        term = cell_term(row, column.field)
+        term = self.infos(row).term if column.title == INFO else cell_term(row, column.field)
         if not term:
             self.notify("There is no filter for this value.", timeout=2)
             return
@@ -339,14 +346,14 @@ class ExchangesScreen(View):
 
         row, column = self.list.current, self.list.column
         if row is not None and column is not None:
-            line = "".join(text for text, _ in row_details(row)).strip()
-            copy(self.app, of_cell(row, column)[0] if self.list.source.cell >= 0 else CopyFormat("line", line))
+            line = "".join(text for text, _ in row_details(row, self.infos(row).text)).strip()
+            copy(self.app, of_cell(row, column, self.infos(row))[0] if self.list.source.cell >= 0 else CopyFormat("line", line))
 
     def action_copy_as(self) -> None:
         from ..exchange.copying import of_cell
 
         row, column = self.list.current, self.list.column
-        actions.copy_row(self, row, False, [] if row is None or column is None else of_cell(row, column))
+        actions.copy_row(self, row, False, [] if row is None or column is None else of_cell(row, column, self.infos(row)))
 
     def show_filter(self, text: str, number: int | None) -> None:
         """Show the rows that `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""

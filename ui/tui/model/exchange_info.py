@@ -1,0 +1,106 @@
+"""What an exchange is about, in one line: topics, group, transaction, records, the broker's error message, and who changed it.
+
+The index does not have it, so messages are decoded for rows that are drawn, and results are cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from ....captures import Capture, Row
+from ....decoder import Exchange
+from ....decoder.codec.plan import StructPlan, Value
+from ....decoder.connection.hit_notes import causes_in
+from ....decoder.filter.values import MANY, ONE, pairs
+from ....decoder.schema import facts
+from ...safe import visible
+from .filter_terms import quoted
+from .rows import notes_on
+
+LARGEST = 1 << 18
+"""Bytes of the largest exchange that is decoded for its line."""
+_MOST_PAIRS, _MOST_NAMES = 200, 3
+_KEPT = 4096
+_SAID = {facts.api_key("ApiVersions"): ("client_software_name", "client_software_version"), facts.api_key("SaslHandshake"): ("mechanism",)}
+"""Fields of requests that say best what they are about."""
+
+
+class ExchangeInfo(NamedTuple):
+    """`text`: safe for the terminal; `term`: the filter for the first topic, or else for the group; "" without either."""
+
+    text: str = ""
+    term: str = ""
+
+
+class ExchangeInfos:
+    """The `ExchangeInfo` of each row of a capture."""
+
+    def __init__(self, capture: Capture):
+        self._capture = capture
+        self._known: dict[int, tuple[Row, ExchangeInfo]] = {}
+
+    def __call__(self, row: Row) -> ExchangeInfo:
+        known = self._known.get(row.number)
+        if known is not None and known[0] == row:
+            return known[1]
+        found = ExchangeInfo()
+        if self._capture.has_frames and (row.request_size or 0) + (row.response_size or 0) <= LARGEST:
+            found = exchange_info(self._capture.exchange(row))
+        if len(self._known) > _KEPT:
+            self._known.clear()
+        self._known[row.number] = row, found
+        return found
+
+
+def exchange_info(exchange: Exchange) -> ExchangeInfo:
+    """What an exchange is about."""
+    topics = _topics(exchange)
+    groups, transactions = (list(dict.fromkeys(map(str, islice(MANY[name](exchange), 20)))) for name in ("group", "txn"))
+    words = causes_in(notes_on(exchange))
+    words += [_few([_partitions(name, found) for name, found in topics.items()])] if topics else []
+    words += [f"group {_few(groups)}"] if any(groups) else []
+    words += [f"transaction {_few(transactions)}"] if any(transactions) else []
+    count = ONE["records"](exchange)
+    words += [f"{count} record{'' if count == 1 else 's'}"] if count is not None else []
+    request, response = exchange.request_message, exchange.response_message
+    if request is not None:
+        said = [text for name in _SAID.get(exchange.api_key, ()) for text in islice(_texts(request.plan.root, request.values, name), 1)]
+        words += [" ".join(said)] if said else []
+    if response is not None:
+        words += islice(_texts(response.plan.root, response.values, "error_message"), 1)
+    term = f"topic == {quoted(next(iter(topics)))}" if topics else f"group == {quoted(groups[0])}" if any(groups) else ""
+    return ExchangeInfo(visible("  ".join(words)), term)
+
+
+def _topics(exchange: Exchange) -> dict[str, list[int]]:
+    """The partitions that are named, by topic. Topics whose id has no name are left out."""
+    found: dict[str, dict[int, None]] = {}
+    for pair in islice(pairs(exchange), _MOST_PAIRS):
+        if pair.topic:
+            partitions = found.setdefault(pair.topic, {})
+            if pair.partition is not None:
+                partitions[pair.partition] = None
+    return {topic: list(partitions) for topic, partitions in found.items()}
+
+
+def _partitions(topic: str, partitions: list[int]) -> str:
+    if len(partitions) > 1:
+        return f"{topic} ({len(partitions)} partitions)"
+    return f"{topic}-{partitions[0]}" if partitions else topic
+
+
+def _few(words: list[str]) -> str:
+    more = len(words) - _MOST_NAMES
+    return ", ".join(words[:_MOST_NAMES]) + (f", {more} more" if more > 0 else "")
+
+
+def _texts(of: StructPlan, values: tuple[Value, ...], name: str) -> Iterator[str]:
+    """The values of every string field `name`, that are not empty."""
+    for field, value in zip(of.fields, values, strict=False):
+        if value and field.struct is not None:
+            for item in value if field.array else (value,):
+                yield from _texts(field.struct, item, name)
+        elif value and field.name == name and isinstance(value, str):
+            yield value
