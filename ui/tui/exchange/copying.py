@@ -47,7 +47,9 @@ def of_field(field: TreeField | None, term: str) -> list[CopyFormat]:
     """A field's value as it is shown, its path, and the filter for it."""
     if field is None:
         return []
-    return [CopyFormat("value", field.value.strip('"')), CopyFormat("path of the field", field.path), CopyFormat("filter for the value", term)]
+    whole = field.whole
+    value: str | Callable[[], str] = field.value.strip('"') if whole is None else lambda: whole().text
+    return [CopyFormat("value", value), CopyFormat("path of the field", field.path), CopyFormat("filter for the value", term)]
 
 
 def of_exchange(row: Row, exchange: Exchange, values: bool, schemas: SchemaSource | None = None) -> list[CopyFormat]:

@@ -322,6 +322,19 @@ class DetailScreen(AppScreen[int]):
         elif event.field_tree is self.chosen:
             self._describe(self.chosen)
 
+    def on_field_tree_opened(self, event: FieldTree.Opened) -> None:
+        """Show all of a record's key, value or header."""
+        from .value_screen import ValueScreen
+
+        tree, field = event.field_tree.tree_shown, event.field
+        if field.whole is None or field.data is None:
+            if field.role == "masked" and field.name in ("key", "value"):
+                self.notify("v shows keys, values and headers of records.", timeout=2)
+            return
+        around = reversed(tree.fields[: tree.fields.index(field)])
+        record = next(each for each in around if each.depth < field.depth)
+        self.app.push_screen(ValueScreen(f"{record.name} {field.name}", field.data, field.whole))
+
     def action_pane(self, step: int) -> None:
         panes: list[FieldTree | HexView] = [self.request, self.response]
         if self.has_class("hex"):

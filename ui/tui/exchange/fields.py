@@ -95,6 +95,8 @@ _MOST_RECORDS = 500
 """Records shown of one batch; a batch can hold a million."""
 _MOST_TEXT = 400
 _MOST_BYTES = 1 << 12
+LARGEST = 16 << 20
+"""Bytes of a key or value that can be opened."""
 _MOST_OUTPUT = 64 << 20
 """Bytes up to which one batch is decompressed."""
 
@@ -250,8 +252,8 @@ def _record(record: records.Record, values_shown: bool, span: tuple[int, int], s
         line,
         TreeField(2, "offset", f"{record.offset}", "number", span=span),
         TreeField(2, "timestamp", "none" if record.timestamp is None else _moment(record.timestamp), "number", span=span),
-        TreeField(2, "key", key, "masked" if not values_shown else "string", span=span),
-        TreeField(2, "value", value, "masked" if not values_shown else "string", span=span),
+        _content_field("key", record.key, key, values_shown, span, schemas, is_key=True),
+        _content_field("value", record.value, value, values_shown, span, schemas),
     ]
     if record.control is not None:
         epoch = record.control.coordinator_epoch
@@ -259,9 +261,20 @@ def _record(record: records.Record, values_shown: bool, span: tuple[int, int], s
         lines.append(TreeField(2, "control", text, "number", span=span))
     for name, header in record.headers:
         label = visible(name) if isinstance(name, str) else "0x" + name.hex()
-        lines.append(TreeField(2, f'header "{label}"', content(header, values_shown), "masked", span=span))
+        lines.append(_content_field(f'header "{label}"', header, content(header, values_shown), values_shown, span))
     line.below = len(lines) - 1
     return lines
+
+
+def _content_field(
+    name: str, data: bytes | None, text: str, values_shown: bool, span: tuple[int, int], schemas: Schemas = NO_SCHEMAS, is_key: bool = False
+) -> TreeField:
+    """A key, value or header. Where it is shown, all of it can be opened."""
+    made = TreeField(2, name, text, "string" if values_shown else "masked", span=span)
+    if values_shown and data is not None:
+        made.data = data
+        made.whole = partial(view, data, registry=schemas.source, topic=schemas.topic, is_key=is_key, limit=LARGEST)
+    return made
 
 
 def _moment(ms: int) -> str:

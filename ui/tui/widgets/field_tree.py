@@ -22,6 +22,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ....decoder.values import View
 from ...safe import fit
 from ..keys import bindings
 from .palette import Cell, Role
@@ -31,7 +32,8 @@ from .styled import StyledWidget, scroll_to_line
 @dataclass(slots=True, eq=False)
 class TreeField:
     """One line of the tree. `below`: how many of the next fields are inside; `span`: its bytes, (start, end); `later`: makes
-    the fields inside, if they are not made yet; `hidden`: of a record batch, the bytes with keys and values."""
+    the fields inside, if they are not made yet; `hidden`: of a record batch, the bytes with keys and values; `data`, `whole`: the
+    bytes of a record's key, value or header that is shown, and what makes all of them readable."""
 
     depth: int
     name: str
@@ -45,6 +47,8 @@ class TreeField:
     later: Callable[[], list[TreeField]] | None = None
     opened: bool = False
     hidden: tuple[int, int] | None = None
+    data: bytes | None = None
+    whole: Callable[[], View] | None = None
 
     @property
     def has_children(self) -> bool:
@@ -198,6 +202,13 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
             super().__init__()
             self.field_tree = tree
 
+    class Opened(Message):
+        """Enter on a field without fields inside."""
+
+        def __init__(self, tree: FieldTree, field: TreeField):
+            super().__init__()
+            self.field_tree, self.field = tree, field
+
     def __init__(self, title: str, id: str):
         super().__init__(id=id)
         self.tree_shown = Tree()
@@ -302,6 +313,8 @@ class FieldTree(ScrollView, StyledWidget, can_focus=True):
             field.folded = not field.folded
             self._fold_lines()
             self.move_to(self.cursor)
+        elif field is not None:
+            self.post_message(self.Opened(self, field))
 
     def action_fold(self) -> None:
         """Fold the field, or go out to the one around it."""
