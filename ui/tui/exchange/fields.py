@@ -8,10 +8,11 @@ only the starts of the items of long arrays are read, until an item is opened. T
 from __future__ import annotations
 
 import gc
+import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ from ....decoder.codec.decode import item_skipper
 from ....decoder.codec.encode import UNKNOWN_TAGS
 from ....decoder.codec.message import is_error_code, jsonable
 from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, Value, extra_plan, plan
+from ....decoder.codec.present import Json, payloads
 from ....decoder.codec.secrets import mask, secret_paths, shown
 from ....decoder.codec.truncated_frame import cut_fault
 from ....decoder.codec.walk import FieldSpan, Walker
@@ -40,7 +42,7 @@ from ....decoder.schema.notation import FieldLine as DefinedField
 from ....decoder.values import SchemaSource, ViewKind, view
 from ...safe import visible
 from ...times import moment
-from ..widgets.field_tree import Tree, TreeField, headline
+from ..widgets.field_tree import Tree, TreeField, headline, nest
 from ..widgets.palette import Cell, Role
 
 if TYPE_CHECKING:
@@ -134,11 +136,14 @@ def content(data: bytes | None, values_shown: bool, schemas: Schemas = NO_SCHEMA
     return f"{visible(shown)}{more} ({found.kind}{schema}{note})"
 
 
-def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS) -> list[TreeField]:
-    """The fields inside of a records field. Byte ranges count from the first byte of the records. Damaged bytes become a
-    field; no exception is raised."""
+def record_fields(
+    data: bytes, values_shown: bool = False, schemas: Schemas = NO_SCHEMAS, aborted: Iterable[records.Aborted] = (), path: str = ""
+) -> list[TreeField]:
+    """The fields inside of a records field, whose path in the message is `path`. Byte ranges count from the first byte of the
+    records. `aborted`: the transactions of which the response says so. Damaged bytes become a field; no exception is raised."""
     lines: list[TreeField] = []
-    reached = 0
+    reached = number = 0
+    dropped = records.aborted_batches(data, aborted)
     try:
         for i, entry in enumerate(records.batches(data)):
             reached = entry.end
@@ -150,11 +155,12 @@ def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO
                 lines[first].hidden = (entry.start, entry.end)
                 continue
             if isinstance(entry, records.Batch):
-                lines.append(_batch_line(i, entry))
+                lines.append(_batch_line(i, entry, entry.start in dropped))
                 lines.extend(_batch_header(entry))
             else:
                 lines.append(_message_line(i, entry))
-            lines.extend(_records(entry, values_shown, schemas))
+            lines.extend(_records(entry, values_shown, schemas, path, number))
+            number += entry.announced if isinstance(entry, records.Batch) else 1
             lines[first].below = len(lines) - first - 1
     except records.RecordsError as fault:
         lines.append(TreeField(0, "(damaged)", visible(str(fault)), "undecoded", span=(reached, len(data))))
@@ -162,12 +168,13 @@ def record_fields(data: bytes, values_shown: bool = False, schemas: Schemas = NO
     return lines
 
 
-def _batch_line(i: int, batch: records.Batch) -> TreeField:
+def _batch_line(i: int, batch: records.Batch, aborted: bool) -> TreeField:
     kind = [batch.codec_name if batch.codec else "uncompressed"]
     kind += ["transactional"] * batch.transactional + ["control"] * batch.control
     text = f"offsets {batch.base_offset}..{batch.last_offset}, {batch.record_count} records, {', '.join(kind)}"
     text = f"{text}, crc ok" if batch.crc_ok else f"! CRC BAD, {text}"
-    role: Role = "muted" if batch.crc_ok else "error"
+    text = f"aborted, for readers of uncommitted records only: {text}" if aborted else text
+    role: Role = "error" if not batch.crc_ok else "waiting" if aborted else "muted"
     return TreeField(
         0, f"batch {i}", text, role, span=(batch.start, batch.end), hidden=(batch.start + HEADER_SIZE, batch.end)
     )
@@ -213,7 +220,10 @@ def _message_line(i: int, message: records.Message) -> TreeField:
     return TreeField(0, f"message {i}", text, role, span=(message.start, message.end), hidden=(start, message.end))
 
 
-def _records(entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas) -> list[TreeField]:
+def _records(
+    entry: records.Batch | records.Message, values_shown: bool, schemas: Schemas, path: str, first: int
+) -> list[TreeField]:
+    """The records of an entry, the first of which is number `first` of the area at `path`."""
     lines: list[TreeField] = []
     where = _uncompressed_spans(entry)
     try:
@@ -222,7 +232,9 @@ def _records(entry: records.Batch | records.Message, values_shown: bool, schemas
                 count = entry.record_count if isinstance(entry, records.Batch) else "the"
                 lines.append(TreeField(1, "…", f"{_MOST_RECORDS} of {count} records shown", "muted"))
                 break
-            lines.extend(_record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end), schemas))
+            made = _record(record, values_shown, where[i] if i < len(where) else (entry.start, entry.end), schemas)
+            made[0].path = f"{path}[{first + i}]" if path else ""
+            lines.extend(made)
     except records.RecordsError as fault:
         lines.append(TreeField(1, "(damaged)", visible(str(fault)), "undecoded", span=(entry.start, entry.end)))
     return lines
@@ -298,10 +310,14 @@ class FieldsBuilder:
         values_shown: bool,
         schemas: SchemaSource | None = None,
         topic_name: TopicName | None = None,
+        request: Message | None = None,
     ):
+        """`request`: the message that a response answers."""
         self.direction, self.values_shown = direction, values_shown
-        self.schemas, self.topic_name = schemas, topic_name
+        self.schemas, self.topic_name, self.request = schemas, topic_name, request
         self._topic: str | None = None
+        self._aborted: list[records.Aborted] = []
+        self._payloads: Callable[[], Payloads] = dict
         self.tree = Tree(frame=frame)
         self.spans: dict[str, tuple[int, int]] = {}
         self.api = ""
@@ -327,12 +343,20 @@ class FieldsBuilder:
         else:
             self.spans, values = {span.path: (span.start, span.end) for span in message.map()}, shown(message)
         self.header(message.plan.header_version, message.header)
+        if message.plan.kind in ("request", "response"):
+            self._payloads = cache(partial(self._payloads_of, message))
         self.values(message.plan.root, values, 0, "")
+        self.tree.fields = with_payloads(self.tree.fields, self._payloads())
         if message.trailing:
             end, size = len(message.frame), len(message.trailing)
             text = f"<{size} bytes> after the end of the message"
             self.add(TreeField(0, "(surplus)", text, "undecoded", span=(end - size, end)))
         return self.tree
+
+    def _payloads_of(self, message: Message) -> Payloads:
+        """The payloads in byte fields, by path. Those of records are shown as their values are."""
+        found = payloads(message, self.request, self.values_shown)
+        return {each["path"]: (each["kind"], each["fields"]) for each in found}
 
     def add(self, made: TreeField) -> TreeField:
         self.tree.fields.append(made)
@@ -364,13 +388,16 @@ class FieldsBuilder:
 
     def values(self, of: StructPlan, values: dict[str, Value], depth: int, prefix: str) -> None:
         """The fields of a struct. Fields that `values` lacks (in a partial message) are left out."""
-        outer = self._topic
+        outer, outer_aborted = self._topic, self._aborted
         if self.schemas is not None:
             self._topic = self._topic_of(of, values) or outer
+        self._aborted = [
+            records.Aborted(each["producer_id"], each["first_offset"]) for each in values.get("aborted_transactions") or ()
+        ]
         for each in of.fields:
             if each.name in values:
                 self.value(each, values[each.name], depth, prefix + each.name)
-        self._topic = outer
+        self._topic, self._aborted = outer, outer_aborted
         for tag, data in values.get(UNKNOWN_TAGS, {}).items():
             path = f"{prefix}{UNKNOWN_TAGS}[{tag}]"
             text = content(data, self.values_shown)
@@ -454,7 +481,7 @@ class FieldsBuilder:
         inner.tree.failures = self.tree.failures
         inner.spans = {span.path: (span.start, span.end) for span in walker.spans}
         inner.values(of.struct, values, depth, path + ".")
-        return inner.tree.fields
+        return with_payloads(inner.tree.fields, self._payloads())
 
     def scalar(self, of: FieldPlan, value: Value, path: str) -> Cell:
         kind = type(value)
@@ -487,8 +514,8 @@ class FieldsBuilder:
         start = span[1] - len(data) if span else None
         parent = self.add(TreeField(depth, name, f"<{len(data)} bytes>", "masked", path=path, span=span))
         at = len(self.tree.fields)
-        for line in record_fields(data, self.values_shown, Schemas(self.schemas, self._topic)):
-            line.depth, line.path = depth + 1 + line.depth, path
+        for line in record_fields(data, self.values_shown, Schemas(self.schemas, self._topic), self._aborted, path):
+            line.depth, line.path = depth + 1 + line.depth, line.path or path
             if start is None:
                 line.span = line.hidden = None
             elif line.span is not None:
@@ -497,6 +524,56 @@ class FieldsBuilder:
                 self.tree.hidden.append((start + line.hidden[0], start + line.hidden[1]))
             self.tree.fields.append(line)
         self.close(parent, at)
+
+
+Payloads = dict[str, tuple[str, Json]]
+"""Kind and fields of payloads, by path."""
+
+
+def with_payloads(fields: list[TreeField], found: Payloads) -> list[TreeField]:
+    """The fields, and inside of those with a payload its fields."""
+    if not found:
+        return fields
+    made: list[TreeField] = []
+    done: set[str] = set()
+    for each in fields:
+        made.append(each)
+        if each.path in done or each.path not in found:
+            continue
+        done.add(each.path)
+        kind, values = found[each.path]
+        depth = each.depth + 1
+        if each.has_children:  # a record
+            made.append(TreeField(depth, kind, "", "muted", span=each.span))
+            depth += 1
+        else:
+            each.value = f"{each.value}  {kind}"
+        made += with_payloads(_payload_fields(values, depth, each.path, each.span), {p: v for p, v in found.items() if p not in done})
+    nest(made)
+    return made
+
+
+def _payload_fields(values: Json, depth: int, path: str, span: tuple[int, int] | None) -> list[TreeField]:
+    """The fields of a payload, as JSON has them. All have the bytes of the field around them."""
+    made: list[TreeField] = []
+    for name, value in values.items():
+        inner = f"{path}.{name}"
+        nested = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+        if isinstance(value, dict):
+            made.append(TreeField(depth, visible(str(name)), "", path=inner, span=span))
+            made += _payload_fields(value, depth + 1, inner, span)
+        elif nested:
+            made.append(TreeField(depth, f"{visible(str(name))} [{len(value)}]", "", path=inner, span=span, folded=len(value) > LONG))
+            for i, item in enumerate(value):
+                inside = _payload_fields(item if isinstance(item, dict) else {"": item}, depth + 2, f"{inner}[{i}]", span)
+                text, role = headline(inside, depth + 2)
+                made += [TreeField(depth + 1, f"[{i}]", text, role, f"{inner}[{i}]", span), *inside]
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            quote = '"' if isinstance(value, str) else ""
+            role = "string" if quote else "muted" if value is None else "number"
+            made.append(TreeField(depth, visible(str(name)), f"{quote}{visible(text)}{quote}", role, inner, span))
+    return made
 
 
 LARGE = 100_000
@@ -557,7 +634,9 @@ def _made(
         message = fault.message
     brief = len(frame) > LARGE and not _carries_records(key)
     known = schemas if values_shown else None
-    builder = FieldsBuilder(direction, mask(direction, key, version, frame), values_shown, known, exchange.topics.name if exchange.topics else None)
+    request = exchange.request_message if direction is Direction.RESPONSE else None
+    names = exchange.topics.name if exchange.topics else None
+    builder = FieldsBuilder(direction, mask(direction, key, version, frame), values_shown, known, names, request)
     return builder.message(message, brief)
 
 

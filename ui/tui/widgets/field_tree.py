@@ -141,13 +141,18 @@ class Tree:
             if each.later is not None:
                 waiting.append(iter(each.later()))
                 each.later, each.opened = None, True
-        around: list[int] = []
-        for at, depth in enumerate([*(each.depth for each in made), 0]):
-            while around and made[around[-1]].depth >= depth:
-                parent = around.pop()
-                made[parent].below = at - 1 - parent
-            around.append(at)
+        nest(made)
         self.fields = made
+
+
+def nest(fields: list[TreeField]) -> None:
+    """Set how many fields are inside of each, from their depths."""
+    around: list[int] = []
+    for at, depth in enumerate([*(each.depth for each in fields), 0]):
+        while around and fields[around[-1]].depth >= depth:
+            parent = around.pop()
+            fields[parent].below = at - 1 - parent
+        around.append(at)
 
 
 def headline(inside: list[TreeField], depth: int, error: str = "") -> Cell:

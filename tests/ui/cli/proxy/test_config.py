@@ -82,7 +82,7 @@ def test_the_schema_says_what_the_reader_says(run, check) -> None:
 def test_keys_are_the_options_of_the_command() -> None:
     command = get_command(make_app(["proxy"]))
     options = {option for each in command.commands["proxy"].params for option in each.opts}
-    others = {"--ui", "--json", "--quiet", "-q", "--config", "--check", "--local"}
+    others = {"--ui", "--allow-edit", "--json", "--quiet", "-q", "--config", "--check", "--local"}
     assert {f"--{key}" for key in key_kinds()} == options - others
 
 

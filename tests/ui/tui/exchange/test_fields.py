@@ -147,7 +147,7 @@ def test_secrets_are_masked_in_fields_and_bytes() -> None:
     frame = decoder.encode_request(36, 2, {"auth_bytes": b"\0user\0pa55word"}, correlation_id=1, client_id="c")
     exchange = Exchange(api_key=36, api_version=2, request=frame, state=State.PENDING)
     tree = request_tree(exchange, values_shown=True)
-    assert named(tree, "auth_bytes").value == "<14 bytes, secret, masked>"
+    assert named(tree, "auth_bytes").value == "<14 bytes, secret, masked>  SASL PLAIN"
     assert b"pa55word" not in tree.frame and len(tree.frame) == len(frame)
 
 
