@@ -121,14 +121,15 @@ class Call:
         return not self.protocol
 
     @property
+    def without_an_id(self) -> bool:
+        """Whether it is a JoinGroup of a client that has no member id yet."""
+        return self.api == "JoinGroup" and not self.asked.get("member_id")
+
+    @property
     def asks_for_an_id(self) -> bool:
-        """Whether it is a JoinGroup that only gets a member id (KIP-394)."""
-        return (
-            self.api == "JoinGroup"
-            and self.exchange.api_version >= 4
-            and not self.member_id
-            and self.instance_id is None
-        )
+        """Whether it is a JoinGroup to which brokers only answer a member id (KIP-394). Some, such as librdkafka's mock
+        brokers, let the client join at once."""
+        return self.without_an_id and self.exchange.api_version >= 4 and self.instance_id is None
 
     def assignors(self) -> tuple[str, ...]:
         """The names of the protocols that a JoinGroup offers."""

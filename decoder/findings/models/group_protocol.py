@@ -63,10 +63,10 @@ def on_response(call: Call) -> None:
 
 def _join(group: Group, call: Call) -> None:
     member, now = call.member, call.asked_ns
-    if call.asks_for_an_id:
-        return
     if not call.heartbeat:
         group.waiting[id(call.exchange)] = call.exchange
+    if call.asks_for_an_id:
+        return  # whether it joins with this request, the response says: `_joined_without_an_id`
     group.protocol_type = call.asked.get("protocol_type") or group.protocol_type
     static = next((m for m in group.live if m.instance_id and m.instance_id == call.instance_id), None)
     known = member if member and member.state is not MemberState.PENDING and member.live else static
@@ -121,7 +121,9 @@ def _refused(group: Group, call: Call) -> None:
         member.state = MemberState.STABLE if member.waits else member.state
         if group.rebalance is None and not call.commits and member.generation >= group.generation:
             silent = _silent_member(group, member, now)
-            group.begin(now, RebalanceCause.TIMEOUT if silent else RebalanceCause.UNSEEN, silent)
+            # JoinGroups that wait although no rebalance has begun are those of clients without an id.
+            other = RebalanceCause.JOIN if group.waiting else RebalanceCause.UNSEEN
+            group.begin(now, RebalanceCause.TIMEOUT if silent else other, silent)
     elif call.error == MEMBER_ID_REQUIRED or member is None:
         return
     elif (call.error in GONE_CODES or call.error == FENCED_INSTANCE_ID) and not call.commits:
@@ -145,6 +147,8 @@ def _joined(group: Group, call: Call, member: Member) -> None:
     answer, now = call.answer, call.answered_ns
     if member.state is MemberState.PENDING:
         _configure(member, call)
+    if call.without_an_id:
+        _joined_without_an_id(group, call, member)
     member.state, member.generation, member.seen_ns = MemberState.JOINED, answer["generation_id"], now
     member.step(now, Step.JOINED)
     if group.rebalance:
@@ -166,6 +170,15 @@ def _joined(group: Group, call: Call, member: Member) -> None:
     for other in group.live:
         if other.member_id not in listed and not other.waits and other.generation < group.generation:
             group.gone(other, now, MemberState.DROPPED, Step.DROPPED)
+
+
+def _joined_without_an_id(group: Group, call: Call, member: Member) -> None:
+    """The JoinGroup belongs to the member that its response names."""
+    member.step(call.asked_ns, Step.JOIN)
+    if call.asks_for_an_id and call.answer["generation_id"] > group.generation:
+        others = any(each is not member for each in group.live)
+        rebalance = group.begin(call.asked_ns, RebalanceCause.JOIN if others else RebalanceCause.FIRST, member)
+        rebalance.first_join_ns = rebalance.first_join_ns or call.asked_ns
 
 
 def _heartbeat(group: Group, call: Call, member: Member) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from barnabas.decoder import Exchange
+from barnabas.decoder import Exchange, encode_request, encode_response
 from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.findings.models.group import GONE, Group, MemberState, RebalanceCause
 from barnabas.decoder.findings.models.group_calls import GROUP_APIS
 from barnabas.decoder.findings.models.groups import GROUPS, Groups
 from barnabas.decoder.schema import facts
+from harness.wire import with_size
 from traffic.conversations import Conversations
 from traffic.edited_exchanges import copied, edited
 from traffic.recordings import GROUPS as GROUP_DETECTORS
@@ -63,6 +64,30 @@ def test_the_states_of_a_group_and_the_last_poll() -> None:
     assert states[:5] == ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "PreparingRebalance"]
     assert states[-3:] == ["CompletingRebalance", "Stable", "Empty"]
     assert polled is not None and polled <= inspector.traffic.now_ns
+
+
+@pytest.mark.parametrize("version", [2, 5], ids=["before KIP-394", "a broker that does not ask for the id"])
+def test_a_first_join_without_an_id_belongs_to_the_member_that_its_response_names(version: int) -> None:
+    talk = Conversations(*GROUP_DETECTORS)
+    first, second = talk.open(), talk.open()
+    asked = {"group_id": "g", "protocol_type": "consumer", "session_timeout_ms": 6000}
+
+    def answer(member: str, generation: int) -> dict[str, Any]:
+        return {"generation_id": generation, "member_id": member, "leader": "first", "protocol_name": "range"}
+
+    talk.ask(first, "JoinGroup", version, asked, answer("first", 1), took=0.9)
+    talk.wait(1)
+    talk.sent(second, with_size(encode_request(11, version, asked, correlation_id=77, client_id="other")))
+    talk.wait(1)
+    talk.ask(first, "Heartbeat", 3, {"group_id": "g", "generation_id": 1, "member_id": "first"}, {"error_code": 27})
+    talk.wait(1)
+    talk.received(second, with_size(encode_response(11, version, answer("second", 2), correlation_id=77)))
+    (group,) = Groups.of(talk.inspector.traffic).all()
+    assert {m.member_id: "".join(moment.step for moment in m.timeline) for m in group.members.values()} == {
+        "first": "Jjhr", "second": "Jj",
+    }  # fmt: skip
+    assert [each.cause for each in group.rebalances] == [RebalanceCause.FIRST, RebalanceCause.JOIN]
+    assert [each.first_join_ns > 0 for each in group.rebalances] == [True, True]
 
 
 def test_a_member_that_rejoins_shows_when_it_heard_of_the_rebalance_and_waited() -> None:
