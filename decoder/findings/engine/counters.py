@@ -148,6 +148,12 @@ class DurationHistogram:
         self._counts[step] = self._counts.get(step, 0) + 1
         self.count += 1
 
+    def take(self, other: DurationHistogram) -> None:
+        """Add the durations of another one."""
+        for step, count in other._counts.items():
+            self._counts[step] = self._counts.get(step, 0) + count
+        self.count += other.count
+
     def quantile(self, part: float) -> float:
         """The duration in ns that `part` (0 to 1) of all do not exceed; 0 without any."""
         left = part * self.count

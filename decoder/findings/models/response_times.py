@@ -120,6 +120,14 @@ class ResponseTimes(Model):
         self._answers: BoundedDict[int, deque[tuple[int, int, int]]] = BoundedDict(4096)
         self.histograms: BoundedDict[tuple[str, int], DurationHistogram] = BoundedDict(4096)
 
+    def by_api(self) -> dict[int | None, DurationHistogram]:
+        """The `histograms` of all brokers together, by api key; None: of all APIs."""
+        found: dict[int | None, DurationHistogram] = {}
+        for (_, key), histogram in self.histograms.items():
+            for each in (key, None):
+                found.setdefault(each, DurationHistogram()).take(histogram)
+        return found
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         self.response_time = self._read(conn, exchange)
 

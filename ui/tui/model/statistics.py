@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from time import perf_counter
+from typing import NamedTuple
 
 from ....captures import Capture
 from ....captures.recording.index import RECORD, STATE_MASK, STATES, Index
@@ -34,18 +36,32 @@ def bucket_ns(index: int) -> int:
     return ((8 | (index & 7)) << (index >> 3)) << 7
 
 
-class Histogram:
-    """Latencies of exchanges in buckets, eight per doubling."""
+EDGES = tuple(digit * 10**power for power in range(3, 12) for digit in (1, 2, 5))
+"""Where the steps of a histogram for people begin: 1, 2 and 5 us, 10, 20 and 50 us, and so on to 500 s; in ns."""
 
-    __slots__ = ("count", "counts", "highest")
+
+class LatencyStep(NamedTuple):
+    """How many exchanges have a latency from `start_ns` to just below `end_ns`."""
+
+    start_ns: int
+    end_ns: int
+    exchanges: int
+
+
+class Histogram:
+    """Latencies of exchanges in buckets, eight per doubling, and in the steps of `EDGES`."""
+
+    __slots__ = ("_steps", "count", "counts", "highest")
 
     def __init__(self) -> None:
         self.counts = array("Q", bytes(8 * BUCKETS))
+        self._steps = array("Q", bytes(8 * (len(EDGES) + 1)))
         self.count = self.highest = 0
 
     def add(self, ns: int) -> None:
         """Count one."""
         self.counts[bucket(ns)] += 1
+        self._steps[bisect_right(EDGES, ns)] += 1
         self.count += 1
         self.highest = max(self.highest, ns)
 
@@ -57,6 +73,15 @@ class Histogram:
             if count and left <= 0:
                 return min(bucket_ns(index + 1), self.highest)
         return None
+
+
+    def steps(self) -> list[LatencyStep]:
+        """The steps from the fastest exchange to the slowest one."""
+        used = [at for at, count in enumerate(self._steps) if count]
+        if not used:
+            return []
+        edges = (0, *EDGES, 10 * EDGES[-3])
+        return [LatencyStep(edges[at], edges[at + 1], self._steps[at]) for at in range(used[0], used[-1] + 1)]
 
 
 class Bin:

@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Sequence
+from math import log
+from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from ....decoder.findings.engine.counters import DurationHistogram
+from ....decoder.findings.models.response_times import ResponseTimes
 from ....decoder.schema import facts
 from ...safe import fit
 from ...times import clock, iso
 from ..keys import bindings
 from ..model.columns import duration
 from ..model.filter_terms import api_term, combine
-from ..model.statistics import ALL, BUCKETS, ApiCount, Bin, Histogram, bucket_ns
+from ..model.statistics import ALL, ApiCount, Bin
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TextPane, TitleLine, bars, side_bar
 from .view import View
 
-GRAPHS: dict[str, Role] = {"rate": "name", "p99": "number", "errors": "error"}
-_LABEL = 9
+GRAPHS: dict[str, Role] = {"rate": "name", "heat": "number", "p99": "number", "errors": "error"}
+"""The graphs over time, with the roles of their marks."""
+SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+NARROW_SHARES = ("p50", "p90", "p99", "max")
+WIDE = 120
+"""Columns of the screen from which all percentiles and the broker's own time are shown."""
+TWO_COLUMNS = 110
+"""Columns of the screen from which the histogram has two columns of steps."""
+_LABEL, _HEIGHT, _STEPS_HEIGHT = 9, 7, 8
+
+
+_NOTES = {
+    "p99": "p99 to within a factor of two",
+    "heat": "each row: latencies from here to the next; the darker, the more exchanges",
+}
+_SHADES = " ░▒▓█"
+
+
+def heat_map(columns: Sequence[Bin], height: int) -> list[tuple[str, str]]:
+    """At most `height` lines, the slowest first: the latency that a line begins at, and for each column how many exchanges there
+    are. Shades are logarithmic."""
+    used = [octave for each in columns for octave, count in enumerate(each.octaves) if count]
+    if not used:
+        return []
+    low, high = min(used), max(used) + 1
+    per = -(-(high - low) // height)
+    lines = [[sum(each.octaves[start : start + per]) for each in columns] for start in range(low, high, per)]
+    most = max(map(max, lines))
+    shades = len(_SHADES) - 1
+
+    def shade(count: int) -> str:
+        return _SHADES[0 if not count else shades if most == 1 else 1 + int((shades - 1) * log(count) / log(most))]
+
+    labels = [duration(1 << (start + 7)) if start else "0us" for start in range(low, high, per)]
+    return [(label, "".join(map(shade, line))) for label, line in zip(labels, lines, strict=True)][::-1]
 
 
 class LatencyScreen(View):
@@ -38,6 +74,7 @@ class LatencyScreen(View):
     number = 6
     context = "latency"
     needs_statistics = True
+    needs_analysis = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,6 +82,7 @@ class LatencyScreen(View):
         self.brush: tuple[int, int] | None = None
         """Columns of the graph, both ends included."""
         self._keys: list[int] = []
+        self._held: dict[int | None, DurationHistogram] = {}
 
     def body(self) -> Iterable[Widget]:
         self.picture, self.titles = TextPane(id="graph"), TitleLine()
@@ -60,7 +98,9 @@ class LatencyScreen(View):
 
     def update_rows(self) -> None:
         apis = self.session.statistics.apis
-        self.titles.show("  API                     Requests Errors      p50      p90      p99      max")
+        shares = "".join(f"{name:>9}" for name in self._shares)
+        self.titles.show(f"  API                     Requests Errors{shares}{'  work: p50      p99' if self._wide else ''}")
+        self._held = self.session.analysis.result.traffic.model(ResponseTimes).by_api()
         self._keys = [ALL, *sorted((key for key in apis if key != ALL), key=lambda key: -apis[key].requests)]
         self.table.show([self._row(key, apis[key]) for key in self._keys])
         self._draw()
@@ -71,12 +111,24 @@ class LatencyScreen(View):
             (f"{count.requests:>8,} ", ""),
             (f"{count.errors or '-':>6} ", "error" if count.errors else "muted"),
         ]
-        for share in (0.5, 0.9, 0.99, 1.0):
+        for share in self._shares.values():
             value = (
                 count.latencies.highest if share == 1.0 and count.latencies.count else count.latencies.percentile(share)
             )
             cells.append((f"{'-' if value is None else duration(value):>8} ", ""))
+        if self._wide:
+            held = self._held.get(None if key == ALL else key)
+            cells.append(("  ", ""))
+            cells += [(f"{'-' if held is None else duration(int(held.quantile(share))):>8} ", "number") for share in (0.5, 0.99)]
         return cells
+
+    @property
+    def _wide(self) -> bool:
+        return self.app.size.width >= WIDE
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        return SHARES if self._wide else {name: SHARES[name] for name in NARROW_SHARES}
 
     @property
     def key(self) -> int:
@@ -106,10 +158,27 @@ class LatencyScreen(View):
         statistics = self.session.statistics
         if not statistics.done:
             return
-        columns, height = self._columns(), 7
+        columns = self._columns()
         counted = statistics.apis[self.key].series.step_ns if self.key in statistics.apis else 1
         seconds = max((statistics.last_ns - statistics.first_ns) / self._width, counted) / 1e9
         name = list(GRAPHS)[self.graph]
+        role = GRAPHS[name]
+        about = "all APIs" if self.key == ALL else facts.api_name(self.key)
+        lines: list[list[Cell]] = [[
+            (f" {'heat map' if name == 'heat' else name}", "title"), (f" of {about}", "muted"), (f"   {_NOTES.get(name, '')}", "muted"),
+        ]]  # fmt: skip
+        if name == "heat":
+            lines += [[(f"{label:>{_LABEL - 1}} ", "muted"), *self._brushed(text, role)] for label, text in heat_map(columns, _HEIGHT)]
+        else:
+            lines += self._bars(name, columns, seconds)
+        first, last = clock(statistics.first_ns), clock(statistics.last_ns)
+        lines.append([(" " * _LABEL + first + " " * max(self._width - len(first) - len(last), 1) + last, "muted")])
+        self.picture.show(lines)
+        self._histogram()
+        self._about(columns)
+
+    def _bars(self, name: str, columns: list[Bin], seconds: float) -> list[list[Cell]]:
+        """The lines of a bar chart; `seconds`: of a column."""
         if name == "rate":
             values = [each.count / seconds for each in columns]
             top = max(values, default=0)
@@ -121,21 +190,11 @@ class LatencyScreen(View):
             values = [each.errors / seconds for each in columns]
             top = max(values, default=0)
             label = f"{top:.1f}/s"
-        role = GRAPHS[name]
-        drawn = bars(values, self._width, height)
-        about = "all APIs" if self.key == ALL else facts.api_name(self.key)
-        lines: list[list[Cell]] = [[
-            (f" {name}", "title"), (f" of {about}", "muted"),
-            ("   p99 to within a factor of two" if name == "p99" else "", "muted"),
-        ]]  # fmt: skip
-        for y, text in enumerate(drawn):
-            head = label if y == 0 else "0" if y == height - 1 else ""
-            lines.append([(f"{head:>{_LABEL - 1}} ", "muted"), *self._brushed(text, role)])
-        first, last = clock(statistics.first_ns), clock(statistics.last_ns)
-        lines.append([(" " * _LABEL + first + " " * max(self._width - len(first) - len(last), 1) + last, "muted")])
-        self.picture.show(lines)
-        self._histogram()
-        self._about(columns)
+        lines: list[list[Cell]] = []
+        for y, text in enumerate(bars(values, self._width, _HEIGHT)):
+            head = label if y == 0 else "0" if y == _HEIGHT - 1 else ""
+            lines.append([(f"{head:>{_LABEL - 1}} ", "muted"), *self._brushed(text, GRAPHS[name])])
+        return lines
 
     def _brushed(self, text: str, role: Role) -> list[Cell]:
         if self.brush is None:
@@ -151,7 +210,8 @@ class LatencyScreen(View):
     def _about(self, columns: list[Bin]) -> None:
         if self.brush is None:
             self.about.show([(" left right: ", "key"), ("choose a time range  ", "muted"), ("Enter: ", "key"),
-                             ("its exchanges  ", "muted"), ("v: ", "key"), ("rate, p99, errors", "muted")])  # fmt: skip
+                             ("its exchanges  ", "muted"), ("v: ", "key"), ("rate, heat map, p99, errors", "muted"),
+                             ("  work: without waits that requests allow" if self._wide else "", "muted")])  # fmt: skip
             return
         total = Bin()
         for each in columns[self.brush[0] : self.brush[1] + 1]:
@@ -169,22 +229,16 @@ class LatencyScreen(View):
         if found is None or not found.latencies.count:
             self.histogram.show([[(" no latency: no responses yet", "muted")]])
             return
-        rows = octaves(found.latencies)
-        most = max(row.exchanges for row in rows)
-        height = 8
-        per = -(-len(rows) // height)
-        lines: list[list[Cell]] = []
-        for i in range(0, len(rows), per):
-            part = rows[i : i + per]
-            count = sum(row.exchanges for row in part)
+        steps = found.latencies.steps()
+        columns = 2 if self.size.width >= TWO_COLUMNS and len(steps) > _STEPS_HEIGHT else 1
+        per = -(-len(steps) // (_STEPS_HEIGHT * columns))
+        parts = [steps[i : i + per] for i in range(0, len(steps), per)]
+        counts = [sum(step.exchanges for step in part) for part in parts]
+        height, room = -(-len(parts) // columns), max(self.size.width // columns - 32, 8)
+        lines: list[list[Cell]] = [[] for _ in range(height)]
+        for i, (part, count) in enumerate(zip(parts, counts, strict=True)):
             label = f" {duration(part[0].start_ns):>7} to {duration(part[-1].end_ns):<7}"
-            lines.append(
-                [
-                    (label, "muted"),
-                    (f"{count:>9,} ", ""),
-                    (side_bar(count / (most * per), max(self.size.width - 32, 8)), "number"),
-                ]
-            )
+            lines[i % height] += [(label, "muted"), (f"{count:>9,} ", ""), (side_bar(count / max(counts), room) + "  ", "number")]
         self.histogram.show(lines)
 
     # --- keys ----------------------------------------------------------------------------------------------
@@ -240,19 +294,3 @@ class LatencyScreen(View):
             start, end = self._times(*self.brush)
             text = combine(text, f"time in {iso(start)}..{iso(end + 999)}")
         self.barnabas.show_exchanges(text)
-
-
-class Octave(NamedTuple):
-    """How many exchanges have a latency from `start_ns` to `end_ns`, its double."""
-
-    start_ns: int
-    end_ns: int
-    exchanges: int
-
-
-def octaves(histogram: Histogram) -> list[Octave]:
-    """Counts for every doubling between the fastest and the slowest."""
-    per = 8
-    counts = [sum(histogram.counts[i : i + per]) for i in range(0, BUCKETS, per)]
-    used = [i for i, count in enumerate(counts) if count]
-    return [Octave(bucket_ns(i * per), bucket_ns((i + 1) * per), counts[i]) for i in range(used[0], used[-1] + 1)]

@@ -194,6 +194,8 @@ async def test_a_stretch_of_time_becomes_a_filter(pilot: Pilot[None]) -> None:
     shown = await until(pilot, "p99")
     assert "Produce" in shown and "4.2ms" in shown and "rate of all APIs" in shown
     await pilot.press("v")
+    assert "█" in await until(pilot, "heat map of all APIs")
+    await pilot.press("v")
     assert "p99 of all APIs" in await until(pilot, "p99 of all")
     await pilot.press("l", "plus", "plus", "plus", "j")
     assert " exchanges, " in await until(pilot, " errors, ")
