@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.app import App
 
@@ -18,10 +18,12 @@ from ....decoder.values import SchemaSource
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick
 from ..model.columns import INFO, ListColumn
-from ..model.exchange_info import ExchangeInfo
 from ..model.filter_terms import cell_term
 from ..widgets.field_tree import TreeField
 from ..widgets.palette import Cell
+
+if TYPE_CHECKING:
+    from ..model.exchange_info import ExchangeInfo
 
 SHOWN = 60
 """Characters of a text in the list to choose from."""
@@ -34,9 +36,9 @@ class CopyFormat(NamedTuple):
     text: str | Callable[[], str]
 
 
-def of_cell(row: Row, column: ListColumn, info: ExchangeInfo) -> list[CopyFormat]:
+def of_cell(row: Row, column: ListColumn, info: ExchangeInfo | None) -> list[CopyFormat]:
     """What stands in a column of the list, and the filter for it."""
-    if column.title == INFO:
+    if column.title == INFO and info is not None:
         return [CopyFormat(INFO, info.text), CopyFormat(f"filter for {INFO}", info.term)]
     value = column.cell(row.number + 1, row)[0].strip()
     found = [CopyFormat(f"{column.title}", value)]

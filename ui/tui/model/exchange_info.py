@@ -1,20 +1,26 @@
 """What an exchange is about, in one line: topics, group, transaction, records, the broker's error message, and who changed it.
 
-The index does not have it, so messages are decoded for rows that are drawn, and results are cached.
+The index does not have it, so messages are decoded for rows that are drawn, and results are cached. Names of topic ids are
+collected in slices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from time import perf_counter
 from typing import NamedTuple
 
 from ....captures import Capture, Row
-from ....decoder import Exchange
+from ....captures.reading.selection import IndexColumns
+from ....decoder import Exchange, Topics
 from ....decoder.codec.plan import StructPlan, Value
 from ....decoder.connection.hit_notes import causes_in
+from ....decoder.connection.topics import NAMING_APIS
 from ....decoder.filter.values import MANY, ONE, pairs
 from ....decoder.schema import facts
+from ....errors import BarnabasError
 from ...safe import visible
 from .filter_terms import quoted
 from .rows import notes_on
@@ -23,6 +29,10 @@ LARGEST = 1 << 18
 """Bytes of the largest exchange that is decoded for its line."""
 _MOST_PAIRS, _MOST_NAMES = 200, 3
 _KEPT = 4096
+_ROWS = 1024
+"""Rows between two looks at the clock."""
+_UNREADABLE = OSError, ValueError, BarnabasError
+"""The file is damaged or has changed: whoever opens the row is told."""
 _SAID = {facts.api_key("ApiVersions"): ("client_software_name", "client_software_version"), facts.api_key("SaslHandshake"): ("mechanism",)}
 """Fields of requests that say best what they are about."""
 
@@ -40,6 +50,31 @@ class ExchangeInfos:
     def __init__(self, capture: Capture):
         self._capture = capture
         self._known: dict[int, tuple[Row, ExchangeInfo]] = {}
+        self._topics = Topics()
+        self._learned = 0
+
+    def learn(self, seconds: float) -> bool:
+        """Read on for about so long for names of topic ids. Returns whether new ones were found: rows may look different now."""
+        until, known = perf_counter() + seconds, len(self._topics)
+        while self.unlearned and perf_counter() < until:
+            segment, within = self._capture.locate(self._learned)
+            starts = self._capture.starts
+            stop = min(starts[segment + 1] - starts[segment], within + _ROWS)
+            keys = IndexColumns(self._capture.segments[segment].index).tuples(("api_key",), within, stop)
+            for number, (key,) in enumerate(keys, self._learned):
+                if key in NAMING_APIS:
+                    with suppress(*_UNREADABLE):
+                        self._topics.learn(self._capture.exchange(number))
+            self._learned += stop - within
+        if len(self._topics) == known:
+            return False
+        self._known.clear()
+        return True
+
+    @property
+    def unlearned(self) -> bool:
+        """Whether there are rows that `learn` has not read."""
+        return self._capture.has_frames and self._learned < len(self._capture.rows())
 
     def __call__(self, row: Row) -> ExchangeInfo:
         known = self._known.get(row.number)
@@ -47,7 +82,10 @@ class ExchangeInfos:
             return known[1]
         found = ExchangeInfo()
         if self._capture.has_frames and (row.request_size or 0) + (row.response_size or 0) <= LARGEST:
-            found = exchange_info(self._capture.exchange(row))
+            with suppress(*_UNREADABLE):
+                exchange = self._capture.exchange(row)
+                exchange.topics = self._topics
+                found = exchange_info(exchange)
         if len(self._known) > _KEPT:
             self._known.clear()
         self._known[row.number] = row, found

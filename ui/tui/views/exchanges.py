@@ -14,7 +14,6 @@ from ..exchange import actions
 from ..exchange.exchange_list import ColumnTitles, ExchangeList
 from ..keys import bindings
 from ..model.columns import INFO, TITLES, is_problem
-from ..model.exchange_info import ExchangeInfos
 from ..model.filter_terms import PROBLEMS, cell_term, combine, negate, resolve_filter
 from ..model.rows import SORTS, RowTint, RowTints, RowView, SortOrder, is_slow, row_details, row_finder, sort
 from ..model.session import Session
@@ -26,6 +25,10 @@ from .view import View
 
 if TYPE_CHECKING:
     from ....captures import Row
+    from ..model.exchange_info import ExchangeInfo, ExchangeInfos
+
+LEARN_SECONDS = 0.004
+"""Of a slice of work, for names of topic ids."""
 
 
 class ExchangesScreen(View):
@@ -50,12 +53,29 @@ class ExchangesScreen(View):
         self.list.following = session.grows
         self.list.source.wanted = settings.columns or self.list.source.wanted
         self.list.source.comment = self._comment
-        self.infos = ExchangeInfos(self.capture)
+        self.infos: ExchangeInfos | None = None
         if self.capture.has_frames:
-            self.list.source.info = lambda row: self.infos(row).text
+            self.list.source.info = self._info_text
+            self.call_after_refresh(self._load_infos)
         self.list.source.tint_of = self._row_tints()
         self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters)
         return self.bar, self.titles, self.list
+
+    def _load_infos(self) -> None:
+        """Once the first rows are there: what reads messages takes a while to import."""
+        from ..model.exchange_info import ExchangeInfos
+
+        self.infos = ExchangeInfos(self.capture)
+        self.list.refresh()
+        self._about()
+        self.barnabas.work()
+
+    def _info(self, row: Row) -> ExchangeInfo | None:
+        return self.infos(row) if self.infos is not None else None
+
+    def _info_text(self, row: Row) -> str:
+        found = self._info(row)
+        return found.text if found is not None else ""
 
     def _comment(self, row: Row) -> str | None:
         """The text after a row: that a frame of it is held, or the comment on it."""
@@ -78,12 +98,15 @@ class ExchangesScreen(View):
         self.list.rows_changed()
 
     def work_slice(self) -> bool:
-        if not self.view.searching:
-            return False
-        self._found(self.view.search())
-        self.list.rows_changed()
-        self.describe()
-        return self.view.searching
+        infos = self.infos
+        if infos is not None and infos.unlearned and infos.learn(LEARN_SECONDS):
+            self.list.refresh()
+            self._about()
+        if self.view.searching:
+            self._found(self.view.search())
+            self.list.rows_changed()
+            self.describe()
+        return self.view.searching or (infos is not None and infos.unlearned)
 
     def _found(self, before: int) -> None:
         if before:
@@ -119,7 +142,7 @@ class ExchangesScreen(View):
         note = visible(self.capture.note or self.session.marks.fault or "")
         row = self.list.current
         if row is not None:
-            self.about.show(row_details(row, self.infos(row).text), [(f" ? {note} ", "undecoded")] if note else [])
+            self.about.show(row_details(row, self._info_text(row)), [(f" ? {note} ", "undecoded")] if note else [])
         elif self.view.find is not None:
             more = "so far. Esc shows all" if self.view.searching else "no match. Esc shows all again."
             self.about.show([(f" {self.view.searched:,} exchanges searched, {more}", "waiting")])
@@ -317,7 +340,8 @@ class ExchangesScreen(View):
         if column.field == "":
             self.notify("Select a column first, with left and right.", timeout=2)
             return
-        term = self.infos(row).term if column.title == INFO else cell_term(row, column.field)
+        info = self._info(row) if column.title == INFO else None
+        term = info.term if info is not None else cell_term(row, column.field)
         if not term:
             self.notify("There is no filter for this value.", timeout=2)
             return
@@ -346,14 +370,14 @@ class ExchangesScreen(View):
 
         row, column = self.list.current, self.list.column
         if row is not None and column is not None:
-            line = "".join(text for text, _ in row_details(row, self.infos(row).text)).strip()
-            copy(self.app, of_cell(row, column, self.infos(row))[0] if self.list.source.cell >= 0 else CopyFormat("line", line))
+            line = "".join(text for text, _ in row_details(row, self._info_text(row))).strip()
+            copy(self.app, of_cell(row, column, self._info(row))[0] if self.list.source.cell >= 0 else CopyFormat("line", line))
 
     def action_copy_as(self) -> None:
         from ..exchange.copying import of_cell
 
         row, column = self.list.current, self.list.column
-        actions.copy_row(self, row, False, [] if row is None or column is None else of_cell(row, column, self.infos(row)))
+        actions.copy_row(self, row, False, [] if row is None or column is None else of_cell(row, column, self._info(row)))
 
     def show_filter(self, text: str, number: int | None) -> None:
         """Show the rows that `text` selects ("" changes nothing), with the cursor on row `number` of the capture."""

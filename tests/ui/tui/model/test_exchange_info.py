@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from barnabas.ui.tui.model.columns import USUAL, layout, result
 from barnabas.ui.tui.model.exchange_info import ExchangeInfos
 from harness.recordings import RecordingBuilder
 from textual.pilot import Pilot
-from traffic.every_kind import HOSTILE
+from traffic.every_kind import HOSTILE, batch
 
 from ..support.awaiting import text_of, until
 from ..support.driving import exchanges, on_screen
@@ -53,6 +54,20 @@ def test_messages_are_decoded_once_and_large_ones_never(
     assert infos(row._replace(noted=True)) and len(read) == 2  # it has changed
     monkeypatch.setattr(exchange_info, "LARGEST", 10)
     assert ExchangeInfos(story)(row).text == "" and len(read) == 2
+
+
+def test_topics_are_named_by_their_ids_once_metadata_was_read(tmp_path: Path) -> None:
+    topic_id = uuid.UUID(int=77)
+    fetched = {"responses": [{"topic_id": topic_id, "partitions": [{"partition_index": 2, "records": batch()}]}]}
+    with RecordingBuilder(tmp_path / "run") as written:
+        written.exchange("Fetch", 13, {"topics": [{"topic_id": topic_id, "partitions": [{"partition": 2}]}]}, fetched)
+        written.exchange("Metadata", 12, {"topics": None}, {"topics": [{"name": "orders", "topic_id": topic_id, "partitions": []}]})
+    with open_capture(tmp_path / "run") as capture:
+        row, infos = capture.rows()[0], ExchangeInfos(capture)
+        assert infos.unlearned and infos(row).text == "2 records"
+        assert infos.learn(1) and not infos.unlearned
+        assert infos(row).text == "orders-2  2 records"
+        assert not infos.learn(1)
 
 
 def test_signs_of_answers_by_rules_and_of_expected_errors(tmp_path: Path) -> None:

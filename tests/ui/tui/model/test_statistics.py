@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 from barnabas.captures import open_capture
@@ -23,7 +24,7 @@ def test_steps_of_1_2_and_5_count_every_latency() -> None:
         histogram.add(each)
     steps = histogram.steps()
     assert steps[0].exchanges and steps[-1].exchanges and Histogram().steps() == []
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert before.end_ns == after.start_ns
     for step in steps:
         assert step.exchanges == sum(step.start_ns <= each < step.end_ns for each in latencies)
