@@ -36,7 +36,7 @@ class ManyCapture:
     """As much of a `Capture` as the list needs."""
 
     path = Path("many")
-    has_frames = True
+    has_frames = False
     live = False
     note = None
     lost: tuple[tuple[int, int, int], ...] = ()
