@@ -15,7 +15,8 @@ from typing import NamedTuple
 from ....captures import Capture, Row
 from ....captures.reading.selection import IndexColumns
 from ....decoder import Exchange, Topics
-from ....decoder.codec.plan import StructPlan, Value
+from ....decoder.codec.plan import Fields
+from ....decoder.codec.secrets import shown
 from ....decoder.connection.hit_notes import causes_in
 from ....decoder.connection.topics import NAMING_APIS
 from ....decoder.filter.values import MANY, ONE, pairs
@@ -103,11 +104,11 @@ def exchange_info(exchange: Exchange) -> ExchangeInfo:
     count = ONE["records"](exchange)
     words += [f"{count} record{'' if count == 1 else 's'}"] if count is not None else []
     request, response = exchange.request_message, exchange.response_message
-    if request is not None:
-        said = [text for name in _SAID.get(exchange.api_key, ()) for text in islice(_texts(request.plan.root, request.values, name), 1)]
+    if request is not None and exchange.api_key in _SAID:
+        said = [text for name in _SAID[exchange.api_key] for text in islice(_texts(shown(request), name), 1)]
         words += [" ".join(said)] if said else []
-    if response is not None:
-        words += islice(_texts(response.plan.root, response.values, "error_message"), 1)
+    if response is not None and exchange.error:
+        words += islice(_texts(shown(response), "error_message"), 1)  # brokers may quote secrets: masked
     term = f"topic == {quoted(next(iter(topics)))}" if topics else f"group == {quoted(groups[0])}" if any(groups) else ""
     return ExchangeInfo(visible("  ".join(words)), term)
 
@@ -134,11 +135,11 @@ def _few(words: list[str]) -> str:
     return ", ".join(words[:_MOST_NAMES]) + (f", {more} more" if more > 0 else "")
 
 
-def _texts(of: StructPlan, values: tuple[Value, ...], name: str) -> Iterator[str]:
-    """The values of every string field `name`, that are not empty."""
-    for field, value in zip(of.fields, values, strict=False):
-        if value and field.struct is not None:
-            for item in value if field.array else (value,):
-                yield from _texts(field.struct, item, name)
-        elif value and field.name == name and isinstance(value, str):
+def _texts(fields: Fields, name: str) -> Iterator[str]:
+    """The texts of every field `name`, that are not empty."""
+    for key, value in fields.items():
+        if key == name and value and isinstance(value, str):
             yield value
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, dict):
+                yield from _texts(item, name)

@@ -80,12 +80,16 @@ def test_signs_of_answers_by_rules_and_of_expected_errors(tmp_path: Path) -> Non
         found = written.request("Heartbeat", 4, {"group_id": "billing"})
         written.recorder.note(1, found, hit_note("leader moved", hit, "answered"))
         written.response("Heartbeat", 4, {"error_code": error}, found)
+    failed = {"topics": [{"name": "orders", "error_code": 36, "error_message": "Topic 'orders' already exists."}]}
+    written.exchange("CreateTopics", 4, {"topics": [{"name": "orders"}]}, failed)
     written.close()
     with open_capture(tmp_path / "run") as capture:
         rows, infos = list(capture.rows()), ExchangeInfos(capture)
         assert [result(row)[0] for row in rows] == [
             "< UNSUPPORTED_VERSION", "< MEMBER_ID_REQUIRED", "! REBALANCE_IN_PROGRESS", "!+NOT_COORDINATOR", " +ok",
+            "! TOPIC_ALREADY_EXISTS",
         ]  # fmt: skip
+        assert infos(rows[5]).text == "orders  Topic 'orders' already exists."
         assert infos(rows[0]).text == "apache-kafka-java 4.3.1"
         assert infos(rows[4]).text == "leader moved  group billing"
 

@@ -16,6 +16,7 @@ from barnabas.ui.tui.exchange.conversation import ConversationScreen
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.exchange.exchange_list import ExchangeList
 from barnabas.ui.tui.exchange.resend import ResendScreen
+from barnabas.ui.tui.exchange.value_screen import ValueScreen
 from barnabas.ui.tui.keys import KEYS, KeyConflict, bar_words, keymap
 from barnabas.ui.tui.model.settings import BadSettings, parse_settings, read_settings
 from barnabas.ui.tui.views import PLACES
@@ -32,7 +33,7 @@ from ..support.driving import drive, exchanges, on_screen
 def owner(context: str) -> Any:
     fixed = {
         "app": BarnabasApp, "list": ExchangeList, "detail": DetailScreen, "tree": FieldTree, "hex": HexView,
-        "dialogue": ConversationScreen, "compare": ComparisonScreen, "resend": ResendScreen,
+        "dialogue": ConversationScreen, "compare": ComparisonScreen, "resend": ResendScreen, "value": ValueScreen,
     }  # fmt: skip
     if context in fixed:
         return fixed[context]
