@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def json_visible(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
     return value.hex() if isinstance(value, bytes) else value
 
 
@@ -55,8 +58,7 @@ def _cell(value: Any, kind: str) -> str:
         return str(value)  # a number, also a negative one, is no formula
     from ..tables.columns import json_text
 
-    text = value.hex() if isinstance(value, bytes) else json_text(value)
-    return cell(text)
+    return cell(json_text(_plain(value)))
 
 
 def cell(text: str) -> str:

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
 from ..reading.storage import Place, Remote, place
+from ..tables.columns import TIMESTAMP
 from ..tables.rows import check_filter
 from ..tables.segments import fetch_local
 from . import pushdown, stream_offsets
@@ -48,6 +49,7 @@ _SQL_TYPES = {
     "int16": "smallint",
     "bool": "boolean",
     "binary": "binary",
+    TIMESTAMP: "timestamp",
 }
 _OPTIONS = {name.lower(): name for name in ("path", "paths", "table", "columns", "filter", "maxFilesPerTrigger")}
 """By their small letters: Spark keeps options so."""

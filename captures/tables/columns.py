@@ -9,19 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
 from ...errors import BarnabasError, install
 
-ARROW = {"json": "string", "bytes": "binary"}
+TIMESTAMP = "timestamp[us, tz=UTC]"
+ARROW = {"json": "string", "bytes": "binary", "timestamp": TIMESTAMP}
 """Arrow types of the column types that are not called alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. `type`: bool, int16, int32, int64, string, bytes, or json (a value of JSON's types; its text in Arrow
-    and CSV). `null`: there may be no value.
+    """A column. `type`: bool, int16, int32, int64, string, bytes, timestamp (a `datetime` in UTC, to the microsecond), or json (a value
+    of JSON's types; its text in Arrow and CSV). `null`: there may be no value.
 
     `extra` columns are read only when they are asked for by name. `payload`: keys, values and headers of records, or a
     body that holds some; shown only to those who ask for values.
@@ -81,9 +83,11 @@ SOFTWARE = (
     Column("software_name", "string", "as the client names itself (ApiVersions v3); null if it does not", null=True),
     Column("software_version", "string", "likewise", null=True),
 )
+TIME = Column("time", "timestamp", "`time_ns` to the microsecond", extra=True)
 KEY = (
     *NUMBER,
     Column("time_ns", "int64", "when the request's first byte was seen, nanoseconds since the epoch, UTC"),
+    TIME,
     *ENDS,
     Column("api", "string", "the API's name"),
     Column("api_version", "int16", "the version of the request"),
@@ -92,6 +96,7 @@ KEY = (
 )
 """The exchange that a row of a body is from."""
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 BATCH_ROWS = 65536
 BATCH_BYTES = 16 << 20
 """Limits of a batch: rows, and about the bytes of text and payload."""
@@ -119,11 +124,16 @@ def numpy() -> Any:
     return numpy
 
 
+def time_of(time_ns: int) -> datetime:
+    """The value of `TIME`."""
+    return _EPOCH + timedelta(microseconds=time_ns // 1000)
+
+
 def schema_of(columns: Sequence[Column]) -> Any:
     """The `pyarrow.Schema` of some columns. Every field may be null for Arrow, because Spark's are."""
     pa = pyarrow()
     types = {"bool": pa.bool_, "int16": pa.int16, "int32": pa.int32, "int64": pa.int64}
-    types |= {"string": pa.string, "binary": pa.binary}
+    types |= {"string": pa.string, "binary": pa.binary, TIMESTAMP: lambda: pa.timestamp("us", tz="UTC")}
     return pa.schema([(column.name, types[column.arrow]()) for column in columns])
 
 

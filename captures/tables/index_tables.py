@@ -14,7 +14,7 @@ from ...decoder.schema import facts
 from ..reading.capture import Row
 from ..reading.context import Broker, Origin
 from ..recording.index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
-from .columns import ENDS, KEY, NUMBER, Column, Table, numpy, pyarrow, schema_of
+from .columns import ENDS, KEY, NUMBER, TIME, Column, Table, numpy, pyarrow, schema_of
 
 EXCHANGES = Table(
     "exchanges",
@@ -26,6 +26,7 @@ EXCHANGES = Table(
             "int64",
             "when the request's first byte was seen (an orphan: the response's), nanoseconds since the epoch, UTC",
         ),
+        TIME,
         *ENDS,
         Column("api", "string", "the API's name, such as `Produce`; empty for an orphan"),
         Column("api_key", "int16", "-1 for an orphan"),
@@ -63,6 +64,7 @@ FRAMES = Table(
         *NUMBER,
         Column("direction", "string", "`request` or `response`"),
         Column("time_ns", "int64", "when its first byte was seen, nanoseconds since the epoch, UTC"),
+        TIME,
         *ENDS,
         Column("api", "string", "the API's name; empty for an orphan"),
         Column("api_key", "int16", "-1 for an orphan"),
@@ -73,7 +75,7 @@ FRAMES = Table(
         Column("undecoded", "bool", "a frame of the exchange could not be decoded"),
     ),
 )
-_OF_PLACE = ("capture_id", "segment", "number", *Broker._fields)
+_OF_PLACE = ("capture_id", "segment", "number", TIME.name, *Broker._fields)
 _SAME = [column.name for column in KEY] + ["api_key"]
 _NEAR = 1 << 16
 """Numbers that lie so close together are put in order without being sorted."""
@@ -181,6 +183,10 @@ class HeaderBatch:
 
     def _number(self) -> Any:
         return self._pa.array(self._numbers)
+
+    def _time(self) -> Any:
+        pa = self._pa
+        return self.column("time_ns").cast(pa.timestamp("ns", tz="UTC")).cast(pa.timestamp("us", tz="UTC"), safe=False)
 
     def _latency_ns(self) -> Any:
         latency = self._records["latency_ns"]

@@ -336,6 +336,22 @@ def test_versions_from_the_index_are_those_from_events(tmp_path: Path) -> None:
     assert any(row["errors"] for row in found) and any(row["offered_max"] == 16 for row in found)
 
 
+@pytest.mark.parametrize("name", [name for name in tables.DESCRIBED if "time" in tables.TABLES[name]])
+def test_times_as_timestamps(traffic: Callable[..., Path], name: str) -> None:
+    """The column `time`, which only those get who name it, is `time_ns` in the form of Arrow's and Python's own times."""
+    table, directory = tables.described(name), traffic()
+    assert "time" not in [column.name for column in table.chosen()]
+    columns = table.chosen(["time_ns", "time"])
+    found = [row for segment in tables.find_segments(directory).segments
+             for batch in tables.batches(name, segment.path, ["time_ns", "time"]) for row in batch.to_pylist()]  # fmt: skip
+    with open_capture(directory) as capture:
+        whole = [{key: row[key] for key in ("time_ns", "time")} for row in tables.Rows(capture, tables.Options(table, columns))]
+    assert sorted(map(repr, found)) == sorted(map(repr, whole))
+    assert all(int(row["time"].timestamp() * 10**6) in (row["time_ns"] // 1000 + n for n in (-1, 0, 1)) for row in found)
+    assert all(row["time"].utcoffset().total_seconds() == 0 and row["time"].microsecond == row["time_ns"] // 1000 % 10**6 for row in found)
+    assert found or name in ("records", "groups", "throttles", "batches")
+
+
 def test_a_table_in_parquet(traffic: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers as differences, in row groups of whole batches, and for other readers the same rows."""
     duckdb = pytest.importorskip("duckdb")
