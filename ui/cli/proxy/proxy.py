@@ -30,7 +30,7 @@ def proxy(
     options: ProxyOptions,
     screen: Annotated[bool, typer.Option("--ui", help="Show the traffic on the screen (needs --record).")] = False,
     allow_edit: Annotated[
-        bool, typer.Option("--allow-edit", help="With --ui: allow changes of traffic and rules.")
+        bool, typer.Option("--allow-edit", help="Allow changes of traffic and rules, with --ui.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event.")] = False,
     quiet: Quiet = False,

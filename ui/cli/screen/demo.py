@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BROKERS = 3
 PATIENCE, HEADLESS_PATIENCE = 1.5, 12.0
 """Seconds that the clients have to leave: somebody at a terminal waits, a script wants their counts."""
+DRAIN = 0.5
+"""Seconds that the proxy waits for responses in flight, after the clients."""
 
 
 def demo(
@@ -75,7 +77,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
         # The proxy looks for problems while the traffic runs, so that the summary has them at once.
         config = ProxyConfig(
             upstream=upstream, record=directory, rules=[_rule()], findings=True,
-            control=None if headless else ControlConfig(),
+            control=None if headless else ControlConfig(), drain_seconds=DRAIN,
         )  # fmt: skip
         proxy = Proxy(config).start()
         watch = EventListener(proxy)
@@ -98,7 +100,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
         clients = _end(traffic, HEADLESS_PATIENCE if headless else PATIENCE)
         if proxy is not None:
             proxy.stop()
-        cluster.stop()
+        cluster.stop(0.5)
     _summary(directory, watch, clients)
 
 

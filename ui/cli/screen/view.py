@@ -37,7 +37,7 @@ def ui(
         typer.Option("--record", help="Record into this directory from now on (with --attach).", metavar="DIR"),
     ] = None,
     allow_edit: Annotated[
-        bool, typer.Option("--allow-edit", help="With --attach: allow changes of rules.")
+        bool, typer.Option("--allow-edit", help="Allow changes of traffic and rules, with --attach.")
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print plain lines instead of showing the screen.")] = False,
     theme: Annotated[
