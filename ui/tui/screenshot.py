@@ -1,6 +1,6 @@
 """``python -m barnabas.ui.tui.screenshot OUT.svg CAPTURE``: a picture of the application on a real recording.
 
-``--keys`` presses keys first, by Textual's names (``--keys enter h``), ``--size`` sets columns and lines.
+``--keys`` presses keys first, by Textual's names (``--keys enter b``), ``--size`` sets columns and lines.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from .app import BarnabasApp
 
 
 async def screenshot(capture: Capture, title: str, keys: Sequence[str] = (), size: tuple[int, int] = (130, 34)) -> str:
-    """The screen as SVG after pressing `keys`."""
+    """The screen as SVG after pressing `keys`, when all of the capture has been read."""
     app = BarnabasApp(capture, title=title)
     async with app.run_test(size=size) as pilot:
-        await pilot.pause()
+        session = app.session
+        while session.analysis.unread or session.statistics.pending:
+            session.analysis.step(0.1)
+            session.statistics.step(0.1)
+            await pilot.pause(0.02)
         for key in keys:
             await pilot.press(key)
         await pilot.pause()
@@ -38,7 +42,7 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path, help="the SVG file to write")
     parser.add_argument("capture", type=Path, help="a segment, or a directory of segments")
-    parser.add_argument("--keys", nargs="*", default=[], help="keys to press first, e.g. enter h")
+    parser.add_argument("--keys", nargs="*", default=[], help="keys to press first, e.g. enter b")
     parser.add_argument("--size", default="130x34", help="columns x lines")
     given = parser.parse_args()
     columns, lines = (int(n) for n in given.size.split("x"))
