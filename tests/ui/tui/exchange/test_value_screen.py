@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder.values import view
+from barnabas.decoder.values import SchemaFiles, read_schema, view
 from barnabas.ui.tui.exchange.value_screen import ValueScreen, whole_lines
 from harness.recordings import RecordingBuilder, produce, produced
 from textual.pilot import Pilot
@@ -99,6 +99,14 @@ def test_text_is_wrapped_and_harmless(width: int) -> None:
     assert all(len(line) <= width and line.isprintable() for line in lines)
     first, _, rest = TEXT.partition("\n")
     assert "".join(lines) == first + rest.replace("\t", "  ").replace("\x1b", r"\x1b")  # a tab to the next multiple of four
+
+
+def test_what_a_schema_decodes_is_indented_json() -> None:
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "item", "type": "string"}, {"name": "n", "type": "int"}]}
+    files = SchemaFiles()
+    files.add(read_schema("order.avsc", json.dumps(schema).encode()), topic="orders")
+    data = b"\x08lamp\x06"  # Avro: a string of 4 bytes, and 3 in zigzag
+    assert whole_lines(data, view(data, registry=files, topic="orders"), 80) == ["{", '  "item": "lamp",', '  "n": 3', "}"]
 
 
 def test_bytes_are_in_hexadecimal() -> None:
