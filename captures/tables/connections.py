@@ -198,13 +198,16 @@ def connection_rows(
     yield from found.rest()
 
 
-def connections_of_parts(parts: Iterable[Mapping[str, Any]], origin: Origin) -> list[dict[str, Any]]:
+def connections_of_parts(parts: Iterable[Mapping[str, Any]], origin: Origin) -> Iterator[dict[str, Any]]:
     """The rows of a recording, in the order in which connections ended. `parts`: rows of its segments, in their order.
 
-    A connection that a segment leaves open goes on in the row of that number in a later one.
+    A connection that a segment leaves open goes on in the row of that number in a later one. Only open ones are held.
     """
     still: dict[int, dict[str, Any]] = {}
-    ended = []
+
+    def named(row: dict[str, Any]) -> dict[str, Any]:
+        return row | origin.context.broker(row["broker"])._asdict()
+
     for part in parts:
         number = part["connection"]
         row = still.pop(number, None)
@@ -212,8 +215,8 @@ def connections_of_parts(parts: Iterable[Mapping[str, Any]], origin: Origin) -> 
         if row["end"] is None:
             still[number] = row
         else:
-            ended.append(row)
-    return [row | origin.context.broker(row["broker"])._asdict() for row in (*ended, *still.values())]
+            yield named(row)
+    yield from map(named, still.values())
 
 
 def _continued(row: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...decoder import Exchange, ExchangeDone, State
-from ...decoder.connection.api_versions import PeerInfo
+from ...decoder.connection.api_versions import PeerInfo, Range
 from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.schema import facts
 from ..reading.context import Origin
@@ -205,19 +205,22 @@ def partial_versions(index: Index, numbers: Any, peer_infos: Mapping[int, PeerIn
         }
 
 
-def versions_of_parts(parts: Iterable[Mapping[str, Any]], origin: Origin) -> Iterator[dict[str, Any]]:
-    """The rows of a recording. `parts`: rows of `partial_versions` of its segments, in their order."""
-    uses = list(parts)
+def versions_of_parts(parts: Callable[[], Iterable[Mapping[str, Any]]], origin: Origin) -> Iterator[dict[str, Any]]:
+    """The rows of a recording. `parts`: gives the rows of `partial_versions` of its segments, in their order; called twice, because
+    what a client calls itself holds for what it sent before."""
     peer_infos: dict[int, PeerInfo] = {}
-    for part in uses:
+    offers: dict[str, dict[int, Range]] = {}  # those of very many connections are the same
+    for part in parts():
         about = peer_infos.setdefault(part["connection"], PeerInfo())
         if part["software_name"] or part["software_version"]:
             about.software_name, about.software_version = part["software_name"] or "", part["software_version"] or ""
-        if part["offered"] is not None:
-            offered = {int(key): (low, high) for key, (low, high) in json.loads(part["offered"]).items()}
-            about.offered = (about.offered or {}) | offered
+        text = part["offered"]
+        if text is not None:
+            if text not in offers:
+                offers[text] = {int(key): (low, high) for key, (low, high) in json.loads(text).items()}
+            about.offered = offers[text] if about.offered in (None, offers[text]) else about.offered | offers[text]
     found = VersionRows(origin)
-    for part in uses:
+    for part in parts():
         use = [part["exchanges"], part["errors"], part["first_ns"], part["last_ns"]]
         cluster_id = origin.context.broker(part["broker"]).cluster_id
         found.add(peer_infos[part["connection"]], cluster_id, part["client_id"], part["api_key"], part["api_version"], use)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +144,7 @@ class RecordingTables:
         if CONNECTIONS.name in self._names:
             made[CONNECTIONS] = connections_of_parts(self._parts(recording, CONNECTIONS), origin)
         if VERSIONS.name in self._names:
-            made[VERSIONS] = versions_of_parts(self._parts(recording, VERSIONS), origin)
+            made[VERSIONS] = versions_of_parts(partial(self._parts, recording, VERSIONS), origin)
         state = None
         if {FINDINGS.name, HAPPENINGS.name} & self._names:
             inspection = self._inspected(recording, origin, notes)
