@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -63,21 +63,26 @@ class Steps:
         self._folder, self._segments, self._work = folder, segments, work
         self._cluster, self._outcome = cluster, outcome
         self._captures = {segment.capture_id for segment in segments}
+        # A run that was killed may have learned names, and not read again what lacks them.
+        self._named = set(folder.context.read().topics) if folder.was_killed else set[bytes]()
 
     @property
     def pending(self) -> bool:
         """Whether there is something to do; asked before Spark is started."""
-        return bool(self._work or self._lacking(self._merge()) or self._recordings())
+        self._merge()
+        return bool(self._work or self._lacking() or self._recordings())
 
     def take(self, engine: Engine) -> None:
         """Take all steps. Raises OSError when the tables cannot be written."""
         recorded = [chunk.only(chunk.cause) for chunk in self._work if not chunk.foreign]
         if recorded:
             engine.look(recorded)
-        named = self._merge()
-        self._write(engine, self._work + self._lacking(named))
+        self._merge()
+        being_read = {segment.key for chunk in self._work for segment in chunk.segments}
+        self._write(engine, self._work + self._lacking(being_read))
         if any(chunk.foreign for chunk in self._work):  # what captures of other tools say is known only now
-            self._write(engine, self._lacking(self._merge()))
+            self._merge()
+            self._write(engine, self._lacking())
         self.refine(engine)
 
     def refine(self, engine: Engine) -> None:
@@ -88,8 +93,8 @@ class Steps:
             self._outcome.recordings += 1
             self._outcome.damaged += made.notes
 
-    def _merge(self) -> set[bytes]:
-        return self._folder.context.merge(self._captures, self._cluster)
+    def _merge(self) -> None:
+        self._named |= self._folder.context.merge(self._captures, self._cluster)
 
     def _write(self, engine: Engine, work: Work) -> None:
         if not work:
@@ -102,10 +107,10 @@ class Steps:
                     continue
                 self._outcome.damaged.append(f"{row['path']}: {row['status']}: {row['detail'] or 'it ends early'}")
 
-    def _lacking(self, named: set[bytes]) -> Work:
-        being_read = {segment.key for chunk in self._work for segment in chunk.segments}
-        done, late = self._folder.done(), self._folder.lacking(self._segments, named)
-        return todo([each for each in self._segments if each.key in done], done, late - being_read).work if late else []
+    def _lacking(self, but: Collection[str] = ()) -> Work:
+        """What has to be read again because more is known now, `but` these files."""
+        done, late = self._folder.done(), self._folder.lacking(self._segments, self._named).difference(but)
+        return todo([each for each in self._segments if each.key in done], done, late).work if late else []
 
     def _recordings(self) -> list[Recording]:
         return self._folder.recordings({segment.key: segment for segment in self._segments})

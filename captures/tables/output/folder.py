@@ -66,6 +66,8 @@ class Folder:
         self._manifest = Manifest(self.path)
         self.context = ContextTables(self.path)
         self.made = Made(self.path)
+        self.was_killed = False
+        """Whether the run before this one did not end in order."""
         asked = set(names) | {SEGMENTS.name}
         unknown = asked - set(_DESCRIBED)
         if unknown:
@@ -80,6 +82,7 @@ class Folder:
         if isinstance(self.path, Path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (self.path / HIDDEN).exists():
+            self.was_killed = True
             self._sweep()
         if isinstance(self.path, Path):
             (self.path / HIDDEN).mkdir(mode=0o700)

@@ -13,6 +13,7 @@ from barnabas.captures import open_capture, reports, tables
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import pipeline
 from barnabas.captures.tables.columns import json_text
+from barnabas.captures.tables.output.folder import Folder
 from traffic.fleets.rotated import CLUSTER_ID, TOPICS, record, steps
 
 pytest.importorskip("pyarrow")
@@ -139,6 +140,35 @@ def test_run_after_run_gives_what_one_run_gives(recorded: dict[str, Path], read:
     assert (again.read, again.recordings) == (0, 0)
 
 
+def test_names_that_a_killed_run_learned_reach_the_files_that_lacked_them(
+    recorded: dict[str, Path], read: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run reads the segments without names, the next is killed once it has learned the names, the third one completes it."""
+    source, output = tmp_path / "captures", tmp_path / "tables"
+    source.mkdir()
+    files = sorted(recorded["fifteen"].glob("*.*"))
+    first = files[0].stem
+    for file in files:
+        if file.stem != first:
+            shutil.copy2(file, source)
+    pipeline.run("none", str(source), str(output))
+    assert rows(output, "batches") != rows(read("one"), "batches")
+    for file in files:
+        if file.stem == first:
+            shutil.copy2(file, source)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run("none", str(source), str(output))
+    pipeline.run("none", str(source), str(output))
+    for table in (*MADE, "versions", "topics"):
+        assert rows(output, table) == rows(read("one"), table), table
+
+
 def test_a_cluster_may_be_named(recorded: dict[str, Path], tmp_path: Path) -> None:
     output = tmp_path / "tables"
     pipeline.run("none", str(recorded["one"]), str(output), names=("exchanges", "connections"), cluster="east")
@@ -169,5 +199,3 @@ def test_spark_makes_the_same_tables(recorded: dict[str, Path], read: Callable[[
     for table in (*MADE, "versions", "topics", "brokers"):
         assert rows(tmp_path / "tables", table) == rows(read("fifteen"), table), table
     assert json.loads(json.dumps(done.to_dict()))["recordings"] == 1
-
-
