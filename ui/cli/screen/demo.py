@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...live import EventListener
 
 BROKERS = 3
-PATIENCE, HEADLESS_PATIENCE = 1.5, 12.0
+PATIENCE, HEADLESS_PATIENCE = 1.2, 12.0
 """Seconds that the clients have to leave: somebody at a terminal waits, a script wants their counts."""
 DRAIN = 0.5
 """Seconds that the proxy waits for responses in flight, after the clients."""
@@ -100,7 +100,7 @@ def _run(directory: Path, headless: bool, seconds: float | None) -> None:
         clients = _end(traffic, HEADLESS_PATIENCE if headless else PATIENCE)
         if proxy is not None:
             proxy.stop()
-        cluster.stop(0.5)
+        cluster.stop(0.1)
     _summary(directory, watch, clients)
 
 
@@ -138,7 +138,7 @@ def _end(traffic: ChildProcess | None, patience: float) -> dict[str, int]:
     except ChildFailed:
         return {}
     finally:
-        traffic.stop(0.5)
+        traffic.stop(0.1)
 
 
 def _summary(directory: Path, watch: EventListener | None, clients: dict[str, int]) -> None:
