@@ -9,17 +9,20 @@ from barnabas import decoder
 
 
 class Case(NamedTuple):
-    """One body: its kind, API and version, and the bytes (no header)."""
+    """One body: its kind, API and version, and the bytes (no header). `field`: an outer field that all decoders give the same
+    name; `use`: an expression with the values of a field of every item of the message `m`, by attribute."""
 
     name: str
     kind: str
     key: int
     version: int
     body: bytes
+    field: str
+    use: str
 
 
-def case(name: str, kind: str, key: int, version: int, fields: dict[str, Any]) -> Case:
-    return Case(name, kind, key, version, decoder.encode_body(kind, key, version, fields))
+def case(name: str, kind: str, key: int, version: int, fields: dict[str, Any], field: str, use: str) -> Case:
+    return Case(name, kind, key, version, decoder.encode_body(kind, key, version, fields), field, use)
 
 
 def metadata(topics: int, partitions: int, irregular: bool = False) -> dict[str, Any]:
@@ -61,18 +64,26 @@ def cases() -> list[Case]:
     offsets = {"name": "orders", "partitions": [{"partition_index": p, "committed_offset": p * 7} for p in range(12)]}
     commit = {"group_id": "billing", "generation_id_or_member_epoch": 3, "member_id": "consumer-1", "topics": [offsets]}
     heartbeat = {"group_id": "billing", "generation_id": 3, "member_id": "consumer-1-0a1b2c3d"}
+    leaders = "[p.leader_id for t in m.topics for p in t.partitions]"
+    offered = "[k.max_version for k in m.api_keys]"
+    beaten = "m.group_id, m.generation_id, m.member_id, m.group_instance_id"
+    stored = "[p.committed_offset for t in m.topics for p in t.partitions]"
+    sent = "[p.records for t in m.topic_data for p in t.partition_data]"
+    given = "[p.base_offset for t in m.responses for p in t.partition_responses]"
+    wanted = "[p.fetch_offset for t in m.topics for p in t.partitions]"
+    read = "[p.high_watermark for t in m.responses for p in t.partitions]"
     return [
-        case("Metadata v12, 100 x 10", "response", 3, 12, metadata(100, 10)),
-        case("Metadata v5, 100 x 10", "response", 3, 5, metadata(100, 10)),
-        case("Metadata v12, irregular", "response", 3, 12, metadata(100, 10, irregular=True)),
-        case("ApiVersions v3, 3 tags", "response", 18, 3, tagged),
-        case("ApiVersions v3", "response", 18, 3, {"api_keys": keys}),
-        case("Heartbeat v4 request", "request", 12, 4, heartbeat),
-        case("Heartbeat v4 response", "response", 12, 4, {}),
-        case("JoinGroup v7, 20 members", "response", 11, 7, {"members": members, "leader": "a"}),
-        case("OffsetCommit v8 request", "request", 8, 8, commit),
-        case("Produce v9 request", "request", 0, 9, produce),
-        case("Produce v9 response", "response", 0, 9, {"responses": [produced]}),
-        case("Fetch v12 request", "request", 1, 12, {"topics": [asked]}),
-        case("Fetch v12 response", "response", 1, 12, {"session_id": 7, "responses": [fetched]}),
+        case("Metadata v12, 100 x 10", "response", 3, 12, metadata(100, 10), "controller_id", leaders),
+        case("Metadata v5, 100 x 10", "response", 3, 5, metadata(100, 10), "controller_id", leaders),
+        case("Metadata v12, irregular", "response", 3, 12, metadata(100, 10, irregular=True), "controller_id", leaders),
+        case("ApiVersions v3, 3 tags", "response", 18, 3, tagged, "error_code", offered),
+        case("ApiVersions v3", "response", 18, 3, {"api_keys": keys}, "error_code", offered),
+        case("Heartbeat v4 request", "request", 12, 4, heartbeat, "group_id", beaten),
+        case("Heartbeat v4 response", "response", 12, 4, {}, "error_code", "m.error_code"),
+        case("JoinGroup v7, 20 members", "response", 11, 7, {"members": members, "leader": "a"}, "leader", "[x.member_id for x in m.members]"),
+        case("OffsetCommit v8 request", "request", 8, 8, commit, "group_id", stored),
+        case("Produce v9 request", "request", 0, 9, produce, "acks", sent),
+        case("Produce v9 response", "response", 0, 9, {"responses": [produced]}, "throttle_time_ms", given),
+        case("Fetch v12 request", "request", 1, 12, {"topics": [asked]}, "session_id", wanted),
+        case("Fetch v12 response", "response", 1, 12, {"session_id": 7, "responses": [fetched]}, "session_id", read),
     ]

@@ -1,15 +1,17 @@
-"""The decoder beside its peers, in one run: medians of interleaved rounds, as ratios.
+"""The decoder beside its peers, in one run: what users call, and the same answer from the peer. Ratios of interleaved rounds.
 
-    python bench/decoder/run.py [--rounds 7] [--json]
+    python bench/decoder/run.py [--rounds 7] [--json] [--only bodies]
+    BARNABAS_PURE=1 python bench/decoder/run.py --only bodies     without the accelerator
 
 Peers come from their packages: kio (Rust), kafka-python, aiokafka (Cython records), tshark. What is not installed is
-left out, which is printed. Every peer decodes the same bytes, and its result is used up the same way (a full decode to its
-own objects).
+left out, which is printed. Each figure is the best of many short bursts, which other processes disturb least; records and captures,
+which take longer, are medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import importlib
 import json
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,10 +33,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder import records
-from barnabas.decoder.codec.decode import python_decoder
+from barnabas.decoder.codec.decode import decoder as inner_reader
 from barnabas.decoder.codec.plan import plan, snake_case
 from barnabas.decoder.native import accelerator
-from barnabas.decoder.native.accelerator import description
 from barnabas.decoder.schema import facts
 from frames import Case, cases
 
@@ -64,55 +66,105 @@ def compare(candidates: dict[str, Work], rounds: int) -> dict[str, float]:
     return {name: statistics.median(rates) for name, rates in found.items()}
 
 
-def kio_reader(case: Case) -> Work | None:
+BURST = 0.001
+"""Seconds of a burst."""
+BURSTS = 40
+"""Per round."""
+
+
+def microseconds(statements: dict[str, str], names: dict[str, Any], rounds: int) -> dict[str, float]:
+    """The least time of each statement, the bursts interleaved. Whoever reads this can run the statement."""
+    timers = {name: timeit.Timer(statement, globals=names) for name, statement in statements.items()}
+    times = {}
+    for name, timer in timers.items():
+        times[name] = 1
+        while min(timer.repeat(5, times[name])) < BURST:  # the first calls do more
+            times[name] *= 2
+    found = dict.fromkeys(statements, float("inf"))
+    for _ in range(rounds * BURSTS):
+        for name, timer in timers.items():
+            found[name] = min(found[name], 1e6 * timer.timeit(times[name]) / times[name])
+    return found
+
+
+def kio_names(case: Case) -> dict[str, Any]:
+    """What a user of kio calls: `kio`, and `kio_header` for the header of a request."""
     try:
         from kio.serial import entity_reader
     except ImportError:
-        return None
+        return {}
     name = facts.api_name(case.key)
     module = importlib.import_module(f"kio.schema.{snake_case(name)}.v{case.version}.{case.kind}")
-    read = entity_reader(getattr(module, name + case.kind.capitalize()))
-    return lambda: read(case.body, 0)
+    found = {"kio": entity_reader(getattr(module, name + case.kind.capitalize()))}
+    if case.kind == "request":
+        header = plan(case.kind, case.key, case.version).header_version
+        module = importlib.import_module(f"kio.schema.request_header.v{header}.header")
+        found["kio_header"] = entity_reader(module.RequestHeader)
+    return found
 
 
-def kafka_python_reader(case: Case) -> Work | None:
+def kafka_python_names(case: Case) -> dict[str, Any]:
+    """What a user of kafka-python calls: `Theirs`, a class."""
     try:
-        import kafka.protocol as protocol
         from kafka.protocol.api_message import ApiMessage
     except ImportError:
-        return None
+        return {}
     name = facts.api_name(case.key) + case.kind.capitalize()
-    found = None
     for module in ("metadata", "admin", "consumer", "producer", "api_versions"):
         try:
-            found = getattr(importlib.import_module(f"{protocol.__name__}.{module}"), name, None)
+            found = getattr(importlib.import_module(f"kafka.protocol.{module}"), name, None)
         except ImportError:
             continue
-        if found is not None:
-            break
-    if found is None or not issubclass(found, ApiMessage):
-        return None
-    try:
-        found.decode(case.body, version=case.version)
-    except Exception:
-        return None
-    return lambda: found.decode(case.body, version=case.version)
+        if found is not None and issubclass(found, ApiMessage):
+            return {"Theirs": found}
+    return {}
+
+
+def statements(case: Case, names: dict[str, Any]) -> dict[str, str]:
+    """By question and decoder. The question without a name is the whole call that only has to decode."""
+    ours, theirs = "decode_body(kind, key, version, body)", "Theirs.decode(body, version=version)"
+    kio = "kio(body, 0)[0]"
+    field = "throttle_time" if case.field == "throttle_time_ms" else case.field
+    made = {
+        "decode": ours,
+        "field": f"{ours}[{case.field!r}]",
+        "values": f"{ours}.values",
+        "use": f"m = {ours}.values; {case.use}",
+        "dict": f"{ours}.to_dict()",
+        "map": f"{ours}.map()",
+        "inner reader": "inner(body, 0)",
+    }
+    if "kio" in names:
+        made |= {
+            "decode kio": kio,
+            "field kio": f"{kio}.{field}",
+            "use kio": f"m = {kio}; {case.use}",
+            "dict kio": f"asdict({kio})",
+        }
+    if "kio_header" in names:
+        made["frame"] = "decode_request(frame)"
+        made["frame kio"] = "h, at = kio_header(frame, 0); m = kio(frame, at)[0]"
+    if "Theirs" in names:
+        made |= {
+            "decode kafka-python": theirs,
+            "field kafka-python": f"{theirs}.{case.field}",
+            "use kafka-python": f"m = {theirs}; {case.use}",
+            "dict kafka-python": f"{theirs}.to_dict()",
+        }
+    return made
 
 
 def bodies(rounds: int) -> list[dict[str, object]]:
     rows = []
     for case in cases():
-        of = plan(case.kind, case.key, case.version)
-        pure = python_decoder(of)
-        work: dict[str, Work] = {"pure": lambda pure=pure, case=case: pure(case.body, 0)}  # type: ignore[misc]
-        if accelerator.native is not None:
-            fast = accelerator.native.Reader(description(of.root))
-            work["accelerated"] = lambda fast=fast, case=case: fast(case.body, 0)  # type: ignore[misc]
-        for name, make in (("kio", kio_reader), ("kafka-python", kafka_python_reader)):
-            peer = make(case)
-            if peer:
-                work[name] = peer
-        rows.append({"case": case.name, "bytes": len(case.body), **compare(work, rounds)})
+        names = kio_names(case) | kafka_python_names(case)
+        names |= {"decode_body": decoder.decode_body, "decode_request": decoder.decode_request, "asdict": dataclasses.asdict}
+        names |= {"kind": case.kind, "key": case.key, "version": case.version, "body": case.body}
+        names["inner"] = inner_reader(plan(case.kind, case.key, case.version))
+        if case.kind == "request":
+            fields = decoder.decode_body(case.kind, case.key, case.version, case.body).to_dict()
+            names["frame"] = decoder.encode_request(case.key, case.version, fields, correlation_id=70_000, client_id="client-1")
+        rows.append({"case": case.name, "bytes": len(case.body), **microseconds(statements(case, names), names, rounds)})
     return rows
 
 
@@ -129,11 +181,11 @@ def projections(rounds: int) -> list[dict[str, object]]:
     for name, (of, paths) in PROJECTIONS.items():
         case = by_name[of]
         read = decoder.project(case.kind, case.key, case.version, paths)
-        work: dict[str, Work] = {"ours": lambda read=read, case=case: read(case.body)}  # type: ignore[misc]
-        kio = kio_reader(case)
-        if kio:
-            work["kio"] = kio  # it has no projection: the whole message
-        rows.append({"case": name, **compare(work, rounds)})
+        work: dict[str, str] = {"ours": "read(body)"}
+        names = kio_names(case) | {"read": read, "body": case.body}
+        if "kio" in names:
+            work["kio"] = "kio(body, 0)"  # it has no projection: the whole message
+        rows.append({"case": name, **microseconds(work, names, rounds)})
     return rows
 
 
@@ -171,12 +223,19 @@ def record_batches(rounds: int) -> list[dict[str, object]]:
     return rows
 
 
-def peeks(rounds: int) -> dict[str, float]:
-    frame = decoder.encode_request(0, 9, {"acks": -1}, correlation_id=5, client_id="client-1")
-    found = compare(
-        {"peek": lambda: decoder.peek_request(frame), "header": lambda: decoder.decode_request_header(frame)}, rounds
-    )
-    return {name: 1e6 / each for name, each in found.items()}
+HEADS = {
+    "peek": "peek_request(frame)",
+    "header": "decode_request_header(frame)",
+    "head": "m = decode_request(frame); m.api, m.api_version, m.header['client_id'], m['client_software_name']",
+}
+"""What a request is, and who sends it: an ApiVersions request names the client's software."""
+
+
+def heads(rounds: int) -> dict[str, float]:
+    software = {"client_software_name": "apache-kafka-java", "client_software_version": "4.1.0"}
+    frame = decoder.encode_request(18, 3, software, correlation_id=70_000, client_id="client-1")
+    names = {name: getattr(decoder, name) for name in ("peek_request", "decode_request_header", "decode_request")}
+    return microseconds(HEADS, names | {"frame": frame}, rounds)
 
 
 def capture(folder: Path, exchanges: int) -> Path:
@@ -249,53 +308,53 @@ def start(rounds: int) -> dict[str, float]:
     return {"first decode, ms": statistics.median(each), "schema of requests and responses, kB": schema / 1000}
 
 
-def ratio(row: dict[str, object], ours: str, peer: str) -> str:
-    a, b = row.get(ours), row.get(peer)
-    return f"{float(str(a)) / float(str(b)):.2f}" if a and b else "-"
+def ratio(row: dict[str, object], question: str, peer: str) -> str:
+    """How many times as long the peer takes."""
+    ours, theirs = row.get(question), row.get(f"{question} {peer}")
+    return f"{float(str(theirs)) / float(str(ours)):.2f}" if ours and theirs else "-"
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=7)
-    arguments.add_argument("--json", action="store_true", help="the raw figures")
-    given = arguments.parse_args()
-    result: dict[str, object] = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "accelerator": accelerator.native is not None,
-        "bodies": (body_rows := bodies(given.rounds)),
-        "projections": (projection_rows := projections(given.rounds)),
-        "records": (record_rows := record_batches(given.rounds)),
-        "peek_us": (peeked := peeks(given.rounds)),
-        "start": (started := start(given.rounds)),
-        "capture": (captured := rows_of_capture(given.rounds)),
-    }
-    if given.json:
-        print(json.dumps(result, indent=2))
-        return
-    print(result["machine"], "| accelerator", "built" if result["accelerator"] else "not built")
-    print(
-        f"\n{'full decode':<26} {'bytes':>6} {'pure/s':>9} {'accel/s':>9} {'pure/kio':>8} {'acc/kio':>8} {'pure/k-py':>9} {'acc/k-py':>9}"
-    )
-    for row in body_rows:
-        print(
-            f"{row['case']:<26} {row['bytes']:>6} {row['pure']:>9.0f} {row.get('accelerated', 0):>9.0f}"
-            f" {ratio(row, 'pure', 'kio'):>8} {ratio(row, 'accelerated', 'kio'):>8}"
-            f" {ratio(row, 'pure', 'kafka-python'):>9} {ratio(row, 'accelerated', 'kafka-python'):>9}"
-        )
+def print_bodies(rows: list[dict[str, object]]) -> None:
+    print("\nus per call, and how many times as long the peer takes (kio, kafka-python)")
+    for row in rows:
+        print(f"{row['case']}, {row['bytes']} bytes")
+        for question in ("decode", "frame", "field", "use", "dict", "values", "map", "inner reader"):
+            if question in row:
+                print(f"  {question:<14}{row[question]:>10.3f} {ratio(row, question, 'kio'):>8} {ratio(row, question, 'kafka-python'):>8}")
+
+
+def print_projections(rows: list[dict[str, object]]) -> None:
     print("\nprojection against kio's full decode")
-    for row in projection_rows:
-        print(f"{row['case']:<26} {row['ours']:>9.0f}/s   x kio {ratio(row, 'ours', 'kio')}")
+    for row in rows:
+        kio = f"{float(str(row['kio'])) / float(str(row['ours'])):.2f}" if "kio" in row else "-"
+        print(f"{row['case']:<26} {row['ours']:>9.3f} us   x kio {kio}")
+
+
+def print_records(rows: list[dict[str, object]]) -> None:
+    def faster(row: dict[str, object], ours: str, peer: str) -> str:
+        a, b = row.get(ours), row.get(peer)
+        return f"{float(str(a)) / float(str(b)):.2f}" if a and b else "-"
+
     print("\nrecords per second, CRC checked")
-    for row in record_rows:
+    for row in rows:
         print(
             f"{row['case']:<14} index {row['index']:>11.0f}  pure index {row['index, pure']:>11.0f}  records {row['records']:>11.0f}"
-            f"   index x aiokafka {ratio(row, 'index', 'aiokafka')}  pure index x kafka-python {ratio(row, 'index, pure', 'kafka-python')}"
-            f"  records x kafka-python {ratio(row, 'records', 'kafka-python')}"
+            f"   index x aiokafka {faster(row, 'index', 'aiokafka')}  pure index x kafka-python {faster(row, 'index, pure', 'kafka-python')}"
+            f"  records x kafka-python {faster(row, 'records', 'kafka-python')}"
         )
-    print(f"\nheader peek {peeked['peek']:.2f} us, whole header {peeked['header']:.2f} us")
-    print("; ".join(f"{name} {value:.1f}" for name, value in started.items()))
-    if captured:
-        s = {k: float(str(v)) for k, v in captured.items()}
+
+
+def print_heads(found: dict[str, float]) -> None:
+    print("\nus:", ", ".join(f"{HEADS[name]}: {each:.3f}" for name, each in found.items()))
+
+
+def print_start(found: dict[str, float]) -> None:
+    print("\n" + "; ".join(f"{name} {value:.1f}" for name, value in found.items()))
+
+
+def print_capture(found: dict[str, object] | None) -> None:
+    if found:
+        s = {k: float(str(v)) for k, v in found.items()}
         less = s["tshark start"]
         print(
             f"\n{s['exchanges']:.0f} exchanges, {s['megabytes']:.1f} MB to rows: own index {s['index']:.3f} s, foreign {s['foreign']:.2f} s;"
@@ -303,6 +362,36 @@ def main() -> None:
             f"fields/index {(s['fields'] - less) / s['index']:.0f}x, fields/foreign {(s['fields'] - less) / s['foreign']:.1f}x,"
             f" json/index {(s['json'] - less) / s['index']:.0f}x, json/foreign {(s['json'] - less) / s['foreign']:.1f}x"
         )
+
+
+PARTS: dict[str, tuple[Callable[[int], Any], Callable[[Any], None]]] = {
+    "bodies": (bodies, print_bodies),
+    "projections": (projections, print_projections),
+    "heads": (heads, print_heads),
+    "records": (record_batches, print_records),
+    "start": (start, print_start),
+    "capture": (rows_of_capture, print_capture),
+}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--only", choices=PARTS, action="append", help="a part; may be repeated")
+    arguments.add_argument("--json", action="store_true", help="the raw figures")
+    given = arguments.parse_args()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    accelerated = accelerator.native is not None
+    if not given.json:
+        print(machine, "| accelerator", "built" if accelerated else "not built, or left out")
+    result: dict[str, object] = {"machine": machine, "accelerator": accelerated}
+    for part, (measure, show) in PARTS.items():
+        if part in (given.only or PARTS):
+            result[part] = found = measure(given.rounds)
+            if not given.json:
+                show(found)
+    if given.json:
+        print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct as _struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import DecodeError, TrailingBytes, Truncated
+from ..native.accelerator import native
 from ..schema import facts
-from .decode import FAULTS, decoder
+from .decode import FAULTS, Decode, decoder
 from .encode import encode_struct, values_from
-from .message import Message
+from .message import Message, plain_places
 from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Value, Values, extra_plan, plan
 from .walk import Walker
 
@@ -40,10 +41,41 @@ def peek_request(frame: bytes) -> RequestPrefix:
 
     Raises `Truncated` for fewer than 8 bytes.
     """
+    prefix: RequestPrefix | None = _read.peek(frame)
+    if prefix is not None:
+        return prefix
     try:
         return RequestPrefix(*_PEEK.unpack_from(frame))
     except _struct.error:
         raise Truncated(f"expected 8 bytes, got {len(frame)}", path="request_api_key") from None
+
+
+def _layout(kind: str, api_key: int, api_version: int) -> tuple[Plan, Decode, dict[str, int], int, int] | None:
+    """What the accelerator makes messages with: their plan and reader, the fields that it gives itself, the version of their
+    header, and the error code of responses that may have another version."""
+    try:
+        of = plan(kind, api_key, api_version)
+    except DecodeError:
+        return None
+    refusal = UNSUPPORTED_VERSION if kind == "response" and api_key == API_VERSIONS and api_version else 0
+    return of, decoder(of), plain_places(of.root), of.header_version, refusal
+
+
+class _Reference:
+    """Instead of the accelerator: it leaves everything to the functions here."""
+
+    @staticmethod
+    def nothing(*_: object) -> Any:
+        return None
+
+    peek = header = body = request = response = nothing
+
+
+_read: Any = _Reference
+"""The usual frames and bodies, if there is the accelerator (`decoder/native/message.c`); None for all others."""
+if native is not None:
+    _read = native
+    native.register(Message, RequestPrefix, _layout)
 
 
 @lru_cache(4096)
@@ -61,6 +93,9 @@ def decode_request_header(frame: bytes) -> tuple[Fields, int]:
     works for unknown APIs and versions, as all headers begin with these fields; the tags of a version 2 header then count
     as part of the body. Raises `DecodeError` for a frame that ends inside these fields.
     """
+    found: tuple[Fields, int] | None = _read.header(frame)
+    if found is not None:
+        return found
     if len(frame) >= 10:
         key, version, correlation_id, size = _HEAD_1.unpack_from(frame)
         number = _request_header_version(key, version)
@@ -121,6 +156,9 @@ def decode_request(frame: bytes) -> Message:
     Raises `UnknownApi` or `UnknownVersion`, `TrailingBytes` for bytes after the end (`read_request` accepts these), and
     another `DecodeError` with path and offset for bytes that do not match the schema.
     """
+    message: Message | None = _read.request(frame)
+    if message is not None:
+        return message
     frame = bytes(frame)
     header, start = decode_request_header(frame)
     of = plan("request", header["request_api_key"], header["request_api_version"])
@@ -190,6 +228,9 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     An ApiVersions response with UNSUPPORTED_VERSION is read as version 0, which is what brokers then send (KIP-511).
     Raises the errors of `decode_request`; `read_response` accepts bytes after the end.
     """
+    message: Message | None = _read.response(frame, api_key, api_version)
+    if message is not None:
+        return message
     frame = bytes(frame)
     if api_key == API_VERSIONS and api_version and _has_error(frame, 4, UNSUPPORTED_VERSION):
         # Also if the requested version is unknown here: the header of these responses is always version 0.
@@ -232,6 +273,9 @@ def _has_error(frame: bytes, start: int, code: int) -> bool:
 
 def decode_body(kind: str, api_key: int, api_version: int, data: bytes) -> Message:
     """Decode the body, without header, of a ``"request"`` or ``"response"``. Raises the errors of `decode_request`."""
+    message: Message | None = _read.body(kind, api_key, api_version, data)
+    if message is not None:
+        return message
     return read_message(plan(kind, api_key, api_version), bytes(data), 0, {})
 
 

@@ -147,7 +147,8 @@ class _Source:
         if outermost:
             self.lines.append(f"    if e > {FREE_ITEMS}: return large(b, p)")
         self.lines.extend(body)
-        self.lines.append(f"    return ({', '.join(names)}{',' if len(names) == 1 else ''}), p")
+        made, named = self.constant("made", tuple.__new__), self.constant("named", plan.named)
+        self.lines.append(f"    return {made}({named}, ({', '.join(names)}{',' if len(names) == 1 else ''})), p")
         return name
 
     def fixed_run(self, plan: StructPlan, run: list[int], body: list[str]) -> None:

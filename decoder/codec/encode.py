@@ -93,14 +93,15 @@ def values_from(plan: StructPlan, given: Mapping[str, Value], path: str = "") ->
                 f"{plan.name} has no field {name!r} at this version" + (f", did you mean {near[0]!r}?" if near else ""),
                 path,
             )
-    values = tuple(
+    values = [
         value_from(f, given[f.name], f"{path}.{f.name}" if path else f.name) if f.name in given else f.default
         for f in plan.fields
-    )
-    if not plan.flexible:
-        return values
-    unknown = given.get(UNKNOWN_TAGS, {})
-    return (*values, tuple((int(tag), _bytes(data, path)) for tag, data in dict(unknown).items()))
+    ]
+    if plan.flexible:
+        unknown = given.get(UNKNOWN_TAGS, {})
+        values.append(tuple((int(tag), _bytes(data, path)) for tag, data in dict(unknown).items()))
+    made: Values = plan.named._make(values)
+    return made
 
 
 UNKNOWN_TAGS = "_unknown_tagged_fields"

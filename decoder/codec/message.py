@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..errors import EncodeError
+from ..native.accelerator import native
 from ..schema import facts
 from .encode import UNKNOWN_TAGS, value_from
 from .plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
@@ -23,15 +24,37 @@ JSON_SCALARS = frozenset((int, str, bool, float, type(None)))
 _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
 
 
-class Message:
-    """One request or response, decoded.
+if native is None:
+
+    class MessageBase:
+        """What a message holds. The accelerator's reads `values` and `header` out of the frame when they are asked for."""
+
+        __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
+
+        def __init__(self, plan: Plan, values: Values, frame: bytes, body_start: int, header: Fields, trailing: bytes):
+            self.plan, self.values, self.frame, self.body_start = plan, values, frame, body_start
+            self.header, self.trailing = header, trailing
+
+        def __getitem__(self, path: str) -> Value:
+            return self._value_at(path)
+
+        def _value_at(self, path: str) -> Value:
+            raise NotImplementedError
+else:
+    MessageBase = native.MessageBase  # type: ignore[misc]
+
+
+class Message(MessageBase):
+    """One request or response, decoded. ``message[path]`` is the value at a path such as
+    ``"topics[0].partitions[1].error_code"``, as `to_dict` has it; KeyError names a step that does not exist.
 
     ``frame``: its bytes, header included, without the 4 size bytes; the body starts at ``body_start``. ``header``: the
-    header's fields as a dict, empty for a bare body. ``plan``, ``values``: the layout of the body and its values in that
-    order. ``trailing``: bytes after the message's end; `encode` writes them again.
+    header's fields as a dict, empty for a bare body. ``plan``: the layout of the body. ``values``: its values in that order,
+    as named tuples: ``message.values.topics[0].partitions[1].error_code``; UUIDs are 16 bytes. ``trailing``: bytes after the
+    message's end; `encode` writes them again.
     """
 
-    __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -42,9 +65,10 @@ class Message:
         header: Fields | None = None,
         trailing: bytes = b"",
     ):
-        self.plan, self.values, self.frame, self.body_start = plan, values, frame, body_start
-        self.header = header or {}
-        self.trailing = trailing
+        super().__init__(plan, values, frame, body_start, header or {}, trailing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.plan, self.values, self.frame, self.body_start, self.header, self.trailing)
 
     def __repr__(self) -> str:
         return f"<{self.plan.name} v{self.plan.version}, {len(self.frame)} bytes>"
@@ -78,11 +102,8 @@ class Message:
         plain: Fields = jsonable(self.to_dict())
         return plain
 
-    def __getitem__(self, path: str) -> Value:
-        """The value at a path such as ``"topics[0].partitions[1].error_code"``, as `to_dict` has it.
-
-        Raises KeyError with the step that does not exist.
-        """
+    def _value_at(self, path: str) -> Value:
+        # of ``message[path]``, where the accelerator does not have it
         plan: StructPlan | None = self.plan.root
         value: PlanValue = self.values
         field: FieldPlan | None = None
@@ -162,6 +183,12 @@ def _shown_fields(plan: StructPlan) -> tuple[tuple[str, FieldPlan | None], ...]:
     return tuple((f.name, f if f.struct or f.array or f.type == "uuid" else None) for f in plan.fields)
 
 
+@cache
+def plain_places(plan: StructPlan) -> dict[str, int]:
+    """The places of the fields that have the same value in `Message.values` and in `Message.to_dict`, but for tagged ones."""
+    return {name: at for at, (name, field) in enumerate(_shown_fields(plan)[: plan.untagged]) if field is None}
+
+
 def shown_value(field: FieldPlan, value: PlanValue, whole: bool = True) -> Value:
     """A value in plan form as `Message.to_dict` has it. `whole`: the array itself, not one of its items."""
     if value is None:
@@ -194,7 +221,8 @@ def _replaced(plan: StructPlan, values: Values, path: list[str | int], new: Valu
     if index is None:
         raise EncodeError(f"{plan.name} has no field {name!r}; the fields are {', '.join(f.name for f in plan.fields)}", whole)
     field, value = plan.fields[index], values[index]
-    return (*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :])
+    made: Values = plan.named._make([*values[:index], _replaced_value(field, value, rest, new, whole), *values[index + 1 :]])
+    return made
 
 
 def _replaced_value(field: FieldPlan, value: PlanValue, rest: list[str | int], new: Value, whole: str) -> PlanValue:

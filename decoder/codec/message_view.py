@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 from .message import Message
 from .plan import ZERO_UUID, FieldPlan, PlanValue, StructPlan, Values
@@ -33,6 +34,9 @@ class MessageView(Message):
             message.header,
             message.trailing,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MessageView, (self._as_read,)
 
     def forbidden_nulls(self) -> Iterator[str]:
         return iter(()) if self._sound else self._as_read.forbidden_nulls()
@@ -82,8 +86,9 @@ def _soundness(plan: StructPlan) -> Callable[[Values], bool]:
 
 
 def _sound(plan: StructPlan, values: Values) -> Values:
-    found = tuple(_value(field, value) for field, value in zip(plan.fields, values, strict=False))
-    return (*found, ()) if plan.flexible else found
+    found = [_value(field, value) for field, value in zip(plan.fields, values, strict=False)]
+    made: Values = plan.named._make([*found, *([()] if plan.flexible else ())])
+    return made
 
 
 def _value(field: FieldPlan, value: PlanValue) -> PlanValue:

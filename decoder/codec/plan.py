@@ -1,12 +1,13 @@
 """The plan of a message: its definition at one version, with every version question answered.
 
 Decoding, encoding, byte maps and defaults are back ends over the same plan. A struct is a list of fields in wire order,
-followed by its tagged fields. The *values* of a struct are a tuple in that order; a flexible struct has one more item at
+followed by its tagged fields. The *values* of a struct are a named tuple in that order; a flexible struct has one more item at
 the end: its unknown tagged fields, as a tuple of ``(tag, bytes)``.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +24,7 @@ Fields = dict[str, Value]
 PlanValue = Any
 """A value in plan form: a number, bool, str, bytes (also of UUIDs), None, a tuple of items, or the `Values` of a struct."""
 Values = tuple[PlanValue, ...]
-"""The values of a struct, in plan order."""
+"""The values of a struct, in plan order. Of a decoded one, they are also attributes: ``values.topics[0].partitions``."""
 
 ZERO_UUID = bytes(16)
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
@@ -62,13 +63,31 @@ class StructPlan:
 
     def defaults(self) -> Values:
         """The default of every field."""
-        values = tuple(f.default for f in self.fields)
-        return (*values, ()) if self.flexible else values
+        made: Values = self.named._make([*(f.default for f in self.fields), *([()] if self.flexible else ())])
+        return made
+
+    @property
+    def named(self) -> Any:
+        """The class of its values, a named tuple."""
+        return _named(self)
 
 
 @cache
 def _tags(plan: StructPlan) -> Mapping[int, int]:
     return {f.tag: i for i, f in enumerate(plan.fields) if f.tag is not None}
+
+
+def _as_tuple(values: Values) -> tuple[type, tuple[Values]]:
+    """How values are pickled: no module has their class."""
+    return tuple, (tuple(values),)
+
+
+@cache
+def _named(plan: StructPlan) -> Any:
+    names = [f.name for f in plan.fields] + ["unknown_tagged_fields"] * plan.flexible
+    made = namedtuple(plan.name, names, rename=True)  # type: ignore[misc]
+    made.__reduce__ = _as_tuple  # type: ignore[assignment]
+    return made
 
 
 class FieldPath(NamedTuple):
@@ -96,10 +115,7 @@ class Plan:
     version: int
     name: str
     root: StructPlan
-
-    @property
-    def api(self) -> str:
-        return facts.api_name(self.api_key) if self.api_key >= 0 else self.name
+    api: str
 
     @property
     def header_version(self) -> int:
@@ -147,7 +163,7 @@ def compile_plan(definition: Definition, version: int, api_key: int) -> Plan:
     """The plan of a definition at one of its versions."""
     flexible = version in definition.flexible
     root = _struct(definition.name, definition.fields, definition, version, flexible)
-    return Plan(definition.kind, api_key, version, definition.name, root)
+    return Plan(definition.kind, api_key, version, definition.name, root, facts.api_name(api_key) if api_key >= 0 else definition.name)
 
 
 def _struct(name: str, fields: tuple[FieldLine, ...], of: Definition, version: int, flexible: bool) -> StructPlan:

@@ -54,19 +54,21 @@ def description(plan: StructPlan, sinks: Mapping[str, int] | None = None, prefix
     return (
         int(plan.flexible),
         plan.untagged,
-        tuple(_field(field, sinks or {}, prefix + field.name) for field in plan.fields),
+        tuple(_field(field, sinks, prefix + field.name) for field in plan.fields),
+        plan.named if sinks is None else None,
     )
 
 
-def _field(field: FieldPlan, sinks: Mapping[str, int], path: str) -> tuple[object, ...]:
+def _field(field: FieldPlan, sinks: Mapping[str, int] | None, path: str) -> tuple[object, ...]:
+    known = sinks or {}
     return (
         _TYPES[field.type],
         int(field.array),
         int(field.nullable),
         int(field.compact),
         -1 if field.tag is None else field.tag,
-        sinks.get(path, -1),
-        int(any(wanted == path or wanted.startswith(path + ".") for wanted in sinks)),
+        known.get(path, -1),
+        int(any(wanted == path or wanted.startswith(path + ".") for wanted in known)),
         field.default,
         description(field.struct, sinks, path + ".") if field.struct else None,
     )

@@ -11,7 +11,7 @@ int bad(void) {
     return 0;
 }
 
-PyTypeObject *Reader_type;
+PyTypeObject *Reader_type, *MessageBase_type;
 
 static void free_struct(Struct *plan) {
     if (!plan)
@@ -20,6 +20,7 @@ static void free_struct(Struct *plan) {
         Py_CLEAR(plan->fields[i].fallback);
         free_struct(plan->fields[i].sub);
     }
+    Py_XDECREF(plan->named);
     PyMem_Free(plan->fields);
     PyMem_Free(plan);
 }
@@ -54,12 +55,13 @@ static Py_ssize_t fixed_size(const Struct *plan) {
     return sum;
 }
 
-/* From (flexible, untagged, ((type, array, nullable, compact, tag, sink, wanted, fallback, sub or None), ...)) */
+/* From (flexible, untagged, fields, class of its values or None); of a field (type, array, nullable, compact, tag, sink, wanted,
+   fallback, sub or None) */
 static Struct *build(PyObject *description) {
     int flexible;
     Py_ssize_t untagged;
-    PyObject *fields;
-    if (!PyArg_ParseTuple(description, "inO!", &flexible, &untagged, &PyTuple_Type, &fields))
+    PyObject *fields, *named;
+    if (!PyArg_ParseTuple(description, "inO!O", &flexible, &untagged, &PyTuple_Type, &fields, &named))
         return NULL;
     Struct *plan = PyMem_Calloc(1, sizeof(Struct));
     if (!plan)
@@ -67,11 +69,13 @@ static Struct *build(PyObject *description) {
     plan->count = PyTuple_GET_SIZE(fields);
     plan->untagged = untagged;
     plan->flexible = flexible;
-    if (untagged < 0 || untagged > plan->count || plan->count - untagged > MOST_TAGS) {
+    int classed = PyType_Check(named) && PyType_IsSubtype((PyTypeObject *)named, &PyTuple_Type);
+    if (untagged < 0 || untagged > plan->count || plan->count - untagged > MOST_TAGS || (named != Py_None && !classed)) {
         PyErr_SetString(PyExc_ValueError, "not a plan");
         plan->count = 0;
         goto failed;
     }
+    plan->named = classed ? (PyTypeObject *)Py_NewRef(named) : NULL;
     plan->fields = PyMem_Calloc(plan->count ? plan->count : 1, sizeof(Field));
     if (!plan->fields) {
         PyErr_NoMemory();
@@ -100,6 +104,11 @@ static Struct *build(PyObject *description) {
         field->minimum = minimum ? minimum : 1;
     }
     plan->fixed = fixed_size(plan);
+    for (Py_ssize_t i = untagged; i-- > 0;) {
+        Field *field = &plan->fields[i];
+        if (!field->array && field->type < STRING)
+            field->run = SIZE[field->type] + (i + 1 < untagged ? field[1].run : 0);
+    }
     return plan;
 failed:
     free_struct(plan);
@@ -203,6 +212,12 @@ static PyType_Spec Reader_spec = {
 static PyMethodDef methods[] = {
     {"scan", (PyCFunction)(void (*)(void))records_scan, METH_FASTCALL, NULL},
     {"index", (PyCFunction)(void (*)(void))records_index, METH_FASTCALL, NULL},
+    {"register", messages_register, METH_VARARGS, NULL},
+    {"peek", messages_peek, METH_O, NULL},
+    {"header", messages_header, METH_O, NULL},
+    {"body", (PyCFunction)(void (*)(void))messages_body, METH_FASTCALL, NULL},
+    {"request", messages_request, METH_O, NULL},
+    {"response", (PyCFunction)(void (*)(void))messages_response, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -218,12 +233,15 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (!self)
         return NULL;
     Bad = PyErr_NewException("barnabas.decoder.native._native.Bad", NULL, NULL);
-    PyObject *type = PyType_FromSpec(&Reader_spec);
-    if (!Bad || !type || PyModule_AddObjectRef(self, "Bad", Bad) < 0 || PyModule_AddObjectRef(self, "Reader", type) < 0) {
+    PyObject *type = PyType_FromSpec(&Reader_spec), *base = PyType_FromSpec(&messages_spec);
+    if (!Bad || !type || !base || !messages_ready() || PyModule_AddObjectRef(self, "Bad", Bad) < 0 ||
+        PyModule_AddObjectRef(self, "Reader", type) < 0 || PyModule_AddObjectRef(self, "MessageBase", base) < 0) {
         Py_XDECREF(type);
+        Py_XDECREF(base);
         Py_DECREF(self);
         return NULL;
     }
+    MessageBase_type = (PyTypeObject *)base;
     api.Reader_type = Reader_type = (PyTypeObject *)type;
     PyObject *capsule = PyCapsule_New(&api, DECODER_API, NULL);
     if (!capsule || PyModule_AddObject(self, "api", capsule) < 0) {

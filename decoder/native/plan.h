@@ -23,6 +23,7 @@ typedef struct {
     int32_t sink;       /* projection: the list that takes the value, or -1 */
     uint8_t wanted;     /* projection: this field, or something inside of it, is asked for */
     Py_ssize_t minimum; /* bytes one item takes at the least */
+    Py_ssize_t run;     /* bytes of this field and those behind it up to the next whose size is not fixed; 0 if its own is not */
     PyObject *fallback; /* a tagged field's value when it is not there */
     Struct *sub;
 } Field;
@@ -31,6 +32,7 @@ struct Struct {
     Py_ssize_t count, untagged;
     int flexible;
     Py_ssize_t fixed; /* bytes, if every value of this struct has that size, else -1 */
+    PyTypeObject *named; /* of its values, a class of tuples; NULL: plain tuples */
     Field *fields;
 };
 
@@ -44,12 +46,16 @@ typedef struct Cursor {
     Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */
     Py_ssize_t over;  /* bytes behind `end` of a value that would have been passed over, where there was no end to be found */
     uint32_t seen;    /* a bit for each of the first 32 codes that has been read, 0 or not */
+    PyObject *numbers; /* the last array of numbers that was read and is kept by who reads; its bytes and their type */
+    const uint8_t *numbers_at;
+    uint8_t numbers_type;
 } Cursor;
 
 /* All return 0 and set Bad (or an exception of Python's) when the bytes do not fit. */
 PyObject *read_struct(const Struct *plan, Cursor *cursor);
 PyObject *read_field(const Field *field, Cursor *cursor);
 int project_struct(const Struct *plan, Cursor *cursor);
+PyObject *read_one(const Struct *plan, Py_ssize_t number, Cursor *cursor); /* a field that is not tagged; those before it are passed over */
 
 int bad(void);
 int read_uvarint(Cursor *cursor, uint64_t *value);
@@ -67,6 +73,17 @@ PyObject *records_scan(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *records_index(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 extern PyTypeObject *Reader_type;
+
+/* message.c */
+extern PyTypeObject *MessageBase_type;
+extern PyType_Spec messages_spec;
+int messages_ready(void);
+PyObject *messages_register(PyObject *module, PyObject *arguments);
+PyObject *messages_peek(PyObject *module, PyObject *frame);
+PyObject *messages_header(PyObject *module, PyObject *frame);
+PyObject *messages_body(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *messages_request(PyObject *module, PyObject *frame);
+PyObject *messages_response(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 struct InFlightQueue; /* framing.h */
 

@@ -15,13 +15,20 @@ static inline int pass(Cursor *c, Py_ssize_t size) {
 }
 
 int is_text(const uint8_t *text, Py_ssize_t size) {
-    for (Py_ssize_t i = 0; i < size; i++)
-        if (text[i] >= 0x80) {
-            PyObject *value = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
-            Py_XDECREF(value);
-            return value != NULL;
-        }
-    return 1;
+    Py_ssize_t i = 0;
+    uint64_t bytes = 0;
+    for (; i + 8 <= size; i += 8) {
+        uint64_t next;
+        memcpy(&next, text + i, 8);
+        bytes |= next;
+    }
+    for (; i < size; i++)
+        bytes |= text[i];
+    if (!(bytes & 0x8080808080808080))
+        return 1;
+    PyObject *value = PyUnicode_DecodeUTF8((const char *)text, size, NULL);
+    Py_XDECREF(value);
+    return value != NULL;
 }
 
 /* Text that is passed over must be UTF-8 all the same: a message can be read, or it cannot. */
@@ -143,9 +150,22 @@ static int tagged(const Struct *plan, Cursor *c, int projecting) {
 static int pass_struct(const Struct *plan, Cursor *c) {
     if (plan->fixed >= 0)
         return pass(c, plan->fixed);
-    for (Py_ssize_t i = 0; i < plan->untagged; i++)
-        if (!pass_field(&plan->fields[i], c))
+    for (Py_ssize_t i = 0; i < plan->untagged; i++) {
+        const Field *field = &plan->fields[i];
+        if (!field->run) {
+            if (!pass_field(field, c))
+                return 0;
+            continue;
+        }
+        if (!pass(c, field->run))
             return 0;
+        while (i + 1 < plan->untagged && plan->fields[i + 1].run)
+            i++;
+    }
+    if (plan->flexible && c->at < c->end && !*c->at) {
+        c->at++; /* no tagged field, as nearly everywhere */
+        return 1;
+    }
     return !plan->flexible || tagged(plan, c, 0);
 }
 
@@ -193,4 +213,15 @@ int project_struct(const Struct *plan, Cursor *c) {
         if (!project_field(&plan->fields[i], c))
             return 0;
     return !plan->flexible || tagged(plan, c, 1);
+}
+
+PyObject *read_one(const Struct *plan, Py_ssize_t number, Cursor *c) {
+    if (number < 0 || number >= plan->untagged) {
+        bad();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < number; i++)
+        if (!pass_field(&plan->fields[i], c))
+            return NULL;
+    return read_field(&plan->fields[number], c);
 }

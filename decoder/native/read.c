@@ -100,6 +100,15 @@ PyObject *read_field(const Field *field, Cursor *c) {
         bad();
         return NULL;
     }
+    /* Most replicas are in sync, and most partitions have the replicas of the one before: one tuple for all that are the same makes
+       Metadata 1.3 times as fast. */
+    int numbers = field->type < STRING && length;
+    Py_ssize_t size = numbers ? length * SIZE[field->type] : 0;
+    if (numbers && c->numbers && c->numbers_type == field->type && PyTuple_GET_SIZE(c->numbers) == length &&
+        !memcmp(c->numbers_at, c->at, size)) {
+        c->at += size;
+        return Py_NewRef(c->numbers);
+    }
     PyObject *items = PyTuple_New(length);
     if (!items)
         return NULL;
@@ -113,12 +122,21 @@ PyObject *read_field(const Field *field, Cursor *c) {
     }
     if (length)
         quiet(items);
+    if (numbers) {
+        c->numbers = items;
+        c->numbers_at = c->at - size;
+        c->numbers_type = field->type;
+    }
     return items;
 }
 
 static PyObject *read_tags(const Struct *plan, Cursor *c, PyObject *values) {
     for (Py_ssize_t i = plan->untagged; i < plan->count; i++)
         PyTuple_SET_ITEM(values, i, Py_NewRef(plan->fields[i].fallback));
+    if (c->at < c->end && !*c->at) {
+        c->at++;
+        return PyTuple_New(0);
+    }
     uint64_t count, tag, size;
     if (!read_uvarint(c, &count))
         return NULL;
@@ -148,6 +166,7 @@ static PyObject *read_tags(const Struct *plan, Cursor *c, PyObject *values) {
                 goto failed;
             PyObject *before = PyTuple_GET_ITEM(values, known);
             PyTuple_SET_ITEM(values, known, value);
+            c->numbers = NULL; /* it may be in what goes here */
             Py_DECREF(before);
             if (c->at != end) {
                 bad();
@@ -171,13 +190,28 @@ failed:
     return NULL;
 }
 
+/* Empty, its places to be filled. */
+static inline PyObject *new_values(const Struct *plan) {
+    Py_ssize_t size = plan->count + plan->flexible;
+    if (!plan->named || !size)
+        return PyTuple_New(size);
+#if PY_VERSION_HEX < 0x030E0000
+    PyTupleObject *values = PyObject_GC_NewVar(PyTupleObject, plan->named, size); /* as its tp_alloc, but not tracked */
+    if (values)
+        memset(values->ob_item, 0, (size_t)size * sizeof *values->ob_item);
+    return (PyObject *)values;
+#else
+    return plan->named->tp_alloc(plan->named, size);
+#endif
+}
+
 PyObject *read_struct(const Struct *plan, Cursor *c) {
-    PyObject *values = PyTuple_New(plan->count + plan->flexible);
+    PyObject *values = new_values(plan);
     if (!values)
         return NULL;
     for (Py_ssize_t i = 0; i < plan->untagged; i++) {
         const Field *field = &plan->fields[i];
-        PyObject *value = field->array || field->nullable ? read_field(field, c) : read_item(field, c);
+        PyObject *value = field->array || (field->nullable && field->type == STRUCT) ? read_field(field, c) : read_item(field, c);
         if (!value)
             goto failed;
         PyTuple_SET_ITEM(values, i, value);

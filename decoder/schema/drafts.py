@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from ..codec.encode import encode_struct, values_from
 from ..codec.message import Message, steps
@@ -119,6 +120,9 @@ class DraftMessage(Message):
         super().__init__(plan, values, data, trailing=trailing)
         self.name = name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DraftMessage, (self.name, self.plan, self.values, self.frame, self.trailing)
+
     def replace(self, edits: Mapping[str, Value]) -> Message:
         """A new message with the fields at these paths changed. Raises `EncodeError`."""
         fields = self.to_dict()
@@ -169,7 +173,8 @@ class _MaybeWalker(Walker):
 
 def _values(plan: StructPlan, tree: Fields) -> Values:
     """The tree that a walker read, in plan order."""
-    return tuple(_value(field, tree[field.name]) for field in plan.fields)
+    made: Values = plan.named._make(_value(field, tree[field.name]) for field in plan.fields)
+    return made
 
 
 def _value(field: FieldPlan, value: Value) -> PlanValue:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import struct
 import subprocess
 import sys
 
+import barnabas.decoder as decoder_package
 import pytest
 from barnabas.decoder import records
+from barnabas.decoder.codec import codec
 from barnabas.decoder.codec.decode import FAULTS, decoder, python_decoder
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.native import accelerator
@@ -40,6 +43,55 @@ def test_same_values_and_refusals_for_every_message(every_triple, generator):
                 if damaged:
                     damaged[noise.randrange(len(damaged))] = noise.choice((0, 1, 127, 128, 255, noise.randrange(256)))
             assert outcome(fast, bytes(damaged)) == outcome(slow, bytes(damaged)), (triple, damaged.hex())
+
+
+def read_whole(kind, key, version, frame, body):
+    """A message's parts, or the error; of a response the frame has no header of its own."""
+    found = []
+    for read in (
+        lambda: decoder_package.decode_body(kind, key, version, body),
+        lambda: decoder_package.decode_request(frame),
+        lambda: decoder_package.decode_response(frame, api_key=key, api_version=version),
+        lambda: decoder_package.decode_request_header(frame),
+        lambda: decoder_package.peek_request(frame),
+    ):
+        try:
+            made = read()
+        except decoder_package.DecodeError as error:
+            found.append((type(error), str(error), error.path, error.offset))
+            continue
+        if isinstance(made, decoder_package.Message):
+            outer = [made[field.name] for field in made.plan.root.fields]  # before there are values
+            made = (outer, made.header, made.plan, made.values, made.frame, made.body_start, made.trailing, made.to_dict())
+        found.append(made)
+    return found
+
+
+@needs_accelerator
+def test_messages_headers_and_errors_are_those_of_the_reference(every_triple, generator, monkeypatch):
+    noise = random.Random(13)
+    for kind, key, version in every_triple:
+        _, body = generator.body(kind, key, version)
+        number = plan(kind, key, version).header_version
+        client = noise.choice((b"\xff\xff", b"\0\0", b"\0\3abc", b"\0\4a\xc3\xbcb", b"\0\2a\xff", b"\xff\xfe"))
+        head = {
+            ("request", 0): struct.pack(">hhi", key, version, -5),
+            ("request", 1): struct.pack(">hhi", key, version, 1 << 30) + client,
+            ("request", 2): struct.pack(">hhi", key, version, 70_000) + client + noise.choice((b"\0", b"\1\5\1x")),
+            ("response", 0): struct.pack(">i", -1),
+            ("response", 1): struct.pack(">i", 90_000) + noise.choice((b"\0", b"\1\5\1x")),
+        }[kind, number]
+        for _ in range(6):
+            damaged = bytearray(head + body + b"\0" * (noise.random() < 0.1))
+            if noise.random() < 0.7:
+                del damaged[noise.randrange(len(damaged)) if noise.random() < 0.3 else len(damaged) :]
+                for _ in range(min(len(damaged), noise.randrange(3))):
+                    damaged[noise.randrange(len(damaged))] = noise.choice((0, 1, 127, 128, 255, noise.randrange(256)))
+            given = kind, key, version, bytes(damaged), bytes(damaged[len(head) :])
+            fast = read_whole(*given)
+            with monkeypatch.context() as patched:
+                patched.setattr(codec, "_read", codec._Reference)
+                assert fast == read_whole(*given), given
 
 
 @needs_accelerator
@@ -88,6 +140,10 @@ def work(times):
         damaged = bytearray(body); damaged[rng.randrange(len(damaged))] = 255
         try: read(bytes(damaged), 0)
         except FAULTS: pass
+        for data in body, bytes(damaged):
+            try: message = decode_body("response", 3, 12, data)
+            except DecodeError: continue
+            message["cluster_id"], message.values, message["topics[0].name"], message.header
         list(batch.records()); records.RecordIndex(batch)
 work(1000)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

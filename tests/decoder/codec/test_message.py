@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import error_names
+from barnabas.decoder.codec.message_view import MessageView
 
 METADATA = {
     "brokers": [{"node_id": 1, "host": "one", "port": 9092}, {"node_id": 2, "host": "two", "port": 9093, "rack": "r"}],
@@ -34,6 +36,22 @@ def test_paths(metadata):
     for path in ("brokers[2].host", "brokers.host", "nothing", "cluster_id.x", replica):
         with pytest.raises(KeyError):
             metadata[path]
+
+
+def test_values_have_the_names_of_fields(metadata):
+    def named(message):
+        values = message.values
+        (partition,) = values.topics[0].partitions
+        return values.cluster_id, [b.host for b in values.brokers], values.topics[0].topic_id, partition.replica_nodes
+
+    assert named(metadata) == ("c", ["one", "two"], uuid.UUID(int=5).bytes, (1, 2))
+    assert named(metadata.replace({"brokers[1].host": "three"}))[1] == ["one", "three"]
+    assert named(MessageView(metadata)) == named(metadata)
+    assert metadata.values.brokers[0].unknown_tagged_fields == ()
+    assert pickle.loads(pickle.dumps(metadata.values)) == metadata.values == decoder.decode_body("response", 3, 12, metadata.frame[5:]).values
+    # fields that tuples have a method of that name for
+    produced = decoder.encode_body("request", 0, 9, {"topic_data": [{"name": "t", "partition_data": [{"index": 7}]}]})
+    assert decoder.decode_body("request", 0, 9, produced).values.topic_data[0].partition_data[0].index == 7
 
 
 def test_an_edit_changes_its_field_and_nothing_else(metadata):

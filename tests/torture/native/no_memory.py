@@ -106,6 +106,19 @@ def making_a_reader() -> tuple[Step, Callable[[], Any]]:
     return lambda: reading.Reader(described)(body, 0), nothing
 
 
+def making_messages() -> tuple[Step, Callable[[], Any]]:
+    body, frame = message(), beat(70_000)[4:]
+    answer = b"\0\1\0\0\0" + body
+
+    def made() -> Any:
+        whole = decoder.decode_body("response", METADATA, 12, body)
+        asked, given = decoder.decode_request(frame), decoder.decode_response(answer, api_key=METADATA, api_version=12)
+        one = whole["cluster_id"], whole["controller_id"], asked["member_id"]
+        return one, whole.values, asked.values, asked.header, given.header, decoder.peek_request(frame), decoder.decode_request_header(frame)
+
+    return made, nothing
+
+
 def projecting() -> tuple[Step, Callable[[], Any]]:
     found, body = reader(plan("response", METADATA, 12), ("brokers[*].host", "topics[*].name")), message()
     return lambda: found(body, 0), nothing
@@ -403,6 +416,7 @@ def feeding_from_a_ring() -> int:
 
 SCENARIOS: dict[str, Scenario] = {
     "making a reader": making_a_reader,
+    "making messages": making_messages,
     "projecting": projecting,
     "reading records": reading_records,
     "indexing records": indexing_records,
