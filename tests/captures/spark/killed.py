@@ -49,6 +49,11 @@ def rows(output: Path) -> list[int]:
     return found
 
 
+def read_files(output: Path) -> set[tuple[str, int]]:
+    """The files of a table that have rows, and when each was put there."""
+    return {(path.name, path.stat().st_mtime_ns) for path in output.glob("exchanges/*/*.parquet") if path.name != "nothing.parquet"}
+
+
 def files(output: Path) -> int:
     """How many files of a table there are, and hidden ones that are being written."""
     return sum(1 for each in ("exchanges/*/*.parquet", ".unfinished/barnabas-exchanges-*") for _ in output.glob(each))

@@ -267,7 +267,7 @@ def test_two_runs_give_the_same_rows(spark: SparkSession, record: Make, tmp_path
         for field in parquet.read_schema(files[0].parents[2] / "exchanges" / "date=1970-01-01" / "nothing.parquet")
     } == tables.EXCHANGES
     assert (
-        parquet.read_metadata(next((output / "exchanges").rglob("*-000001.parquet"))).row_group(0).column(0).compression
+        parquet.read_metadata(next((output / "exchanges").rglob("*-000000.parquet"))).row_group(0).column(0).compression
         == "ZSTD"
     )
     stamps = {path: path.stat().st_mtime_ns for path in files}

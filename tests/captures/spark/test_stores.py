@@ -17,7 +17,7 @@ from barnabas.captures import tables
 from barnabas.captures.reading import storage
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
-from barnabas.captures.spark import PipelineError, pipeline
+from barnabas.captures.spark import PipelineError, folder_lock, pipeline
 from barnabas.errors import BarnabasError
 from harness.recordings import heartbeats
 from harness.run.processes import listens
@@ -111,7 +111,7 @@ def test_captures_and_tables_in_a_bucket(
     assert again.read == 0 and again.unchanged == len(found)
     # Nothing else is left there, and reports are the same.
     names = {each.path.name for each in storage.list_files(storage.place(f"{s3}/out"), deep=False)}
-    assert names == {".manifest"}
+    assert names == {".manifest", ".recordings"}
     with Duck(storage.place(f"{s3}/out")) as one, Duck(here) as other:
         mine, its = make(one)[0], make(other)[0]
     assert [each.name for each in mine] == [each.name for each in its]
@@ -130,7 +130,7 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     first.unlink()
     (out / ".unfinished").write(b"")
     (out / "exchanges/date=2001-01-01/left-000000.parquet").write(b"PAR1")
-    (out / pipeline.LOCK).write(b"somebody")
+    (out / folder_lock.LOCK).write(b"somebody")
     with pytest.raises(PipelineError, match=r"s3://fleet/killed-out: another pipeline run is writing there"):
         pipeline.run(pipeline.NO_SPARK, f"{s3}/killed-in", f"{s3}/killed-out", names=["exchanges"])
     fresh_seconds, pipeline._FRESH_SECONDS = pipeline._FRESH_SECONDS, 0.0

@@ -16,7 +16,7 @@ from barnabas.captures.tables.output.folder import Folder
 from harness.recordings import RecordingBuilder
 from harness.waiting import until
 
-from .killed import files, kill, rows
+from .killed import kill, read_files, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +58,8 @@ def test_a_stream_that_is_killed(tmp_path: Path, spark: SparkSession) -> None:
         for _ in range(KILLS):
             process = start(source, output, output_file, "--every", "0.5")
             until(lambda: "following" in output_file.read_text(), output_file.read_text)
-            before = files(output)
-            until(lambda before=before: files(output) > before, output_file.read_text)  # type: ignore[misc]
+            before = read_files(output)
+            until(lambda before=before: read_files(output) != before, output_file.read_text)  # type: ignore[misc]
             time.sleep(chance.random() * 2)
             kill(process)
             found = rows(output)
