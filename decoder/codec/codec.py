@@ -250,11 +250,15 @@ def decode_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
 
 def read_request(frame: bytes) -> Message:
     """Like `decode_request`, but bytes after the end are not an error: they are in `Message.trailing`."""
-    return _complete(lambda: decode_request(frame))
+    message: Message | None = _read.request(frame)
+    return message if message is not None else _complete(lambda: decode_request(frame))
 
 
 def read_response(frame: bytes, *, api_key: int, api_version: int) -> Message:
     """Like `decode_response`, but bytes after the end are not an error, as in most clients: they are in `Message.trailing`."""
+    message: Message | None = _read.response(frame, api_key, api_version)
+    if message is not None:
+        return message
     return _complete(lambda: decode_response(frame, api_key=api_key, api_version=api_version))
 
 

@@ -74,6 +74,8 @@ class Marks:
 
     def every_notes(self) -> list[list[str]]:
         """The notes of the exchange and of its broker legs."""
+        if self.broker_request is None and self.broker_response is None:
+            return [self.notes]
         return [self.notes, *(leg.notes for leg in (self.broker_request, self.broker_response) if leg is not None)]
 
     def leg(self, direction: int) -> BrokerLeg | None:
@@ -169,12 +171,14 @@ class Exchange:
     @property
     def request_view(self) -> MessageView | None:
         """`request_message` in the form its definition promises: for conclusions, not for display (see `message_view`)."""
-        return self._view(Direction.REQUEST, self.request_message)
+        side = self._sides.get(Direction.REQUEST)
+        return side.view if side is not None and side.view is not None else self._view(Direction.REQUEST, self.request_message)
 
     @property
     def response_view(self) -> MessageView | None:
         """`response_message` in the form its definition promises (see `message_view`)."""
-        return self._view(Direction.RESPONSE, self.response_message)
+        side = self._sides.get(Direction.RESPONSE)
+        return side.view if side is not None and side.view is not None else self._view(Direction.RESPONSE, self.response_message)
 
     def _view(self, direction: Direction, message: Message | None) -> MessageView | None:
         if message is None:

@@ -213,7 +213,7 @@ class Traffic:
     def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
         """Mark an exchange if rules or plugins affected it, or its client earlier."""
         marks = exchange.marks
-        if found := [cause for notes in marks.every_notes() for cause in causes_in(notes)]:
+        if found := [cause for notes in marks.every_notes() if notes for cause in causes_in(notes)]:
             marks.rules = tuple(dict.fromkeys(found))
             conn.rules = tuple(dict.fromkeys((*conn.rules, *found)))
             if len(self._affected) < MOST_AFFECTED:
