@@ -13,7 +13,7 @@ SANITIZED ?= 50000
 PINNED := demo values tls scapy tshark spark web report
 # each says with --help what it measures and against what
 BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
-	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py ui/commands.py spark/tables.py spark/goals.py growth/run.py
+	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py ui/pages.py ui/commands.py spark/tables.py spark/goals.py growth/run.py
 # Most tests wait for brokers and clients: twice as many workers as cores. One group (one broker, one Spark session) stays on one worker.
 WORKERS ?= -n 4 --dist loadgroup
 

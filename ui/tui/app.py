@@ -57,9 +57,8 @@ class BarnabasApp(App[None]):
     `title`: what is shown (addresses, or the file). `open`: returns the capture, called when the frame of the screen is
     drawn; what it raises is in `fault` when the application has ended. `live`: pick up what a running recording adds.
     `status()`: a short line for the header, asked for once a second (connections, losses). `stop()` is called once, after
-    the terminal is given back. `seconds`: ends by itself after so many. `control`: the proxy's control API. `locked`:
-    changes cannot be allowed from the screen. `schemas`: of record values. `ascii`: draw ASCII only. `filter`: of the
-    exchanges that are shown at first.
+    the terminal is given back. `seconds`: ends by itself after so many. `control`: the proxy's control API.
+    `schemas`: of record values. `ascii`: draw ASCII only. `filter`: of the exchanges that are shown at first.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -79,7 +78,6 @@ class BarnabasApp(App[None]):
         seconds: float | None = None,
         control: Control | None = None,
         allow_edit: bool = False,
-        locked: bool = False,
         schemas: SchemaSource | None = None,
         settings: ScreenSettings | None = None,
         theme: str = "",
@@ -90,7 +88,7 @@ class BarnabasApp(App[None]):
         # Under NO_COLOR the terminal keeps its own colours, and bold, reverse and underline tell states apart.
         plain = "NO_COLOR" in os.environ
         chosen = "mono" if plain else theme or self.settings.theme or "dark"
-        self._title, self._open, self.locked = title, open, locked
+        self._title, self._open = title, open
         self.schemas = None if schemas is None else self._in_background(schemas)
         self.fault: Exception | None = None
         if capture is not None:
@@ -237,7 +235,7 @@ class BarnabasApp(App[None]):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def watch_app_focus(self, focus: bool) -> None:
-        """Focus a screen that was shown while the terminal, or the page, had no focus."""
+        """Focus a screen that was shown while the terminal had no focus."""
         if not focus or not self.screen_stack or self.screen.focused is not None:
             return
         wanted = self.screen.AUTO_FOCUS if self.screen.AUTO_FOCUS is not None else self.AUTO_FOCUS
@@ -363,9 +361,7 @@ def _preload(large: bool) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether all three standard streams are a terminal (Textual draws on standard error), or something draws for us."""
-    if "TEXTUAL_DRIVER" in os.environ:  # a page in a browser
-        return True
+    """Whether all three standard streams are a terminal (Textual draws on standard error)."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.__stderr__))
 
 

@@ -20,13 +20,12 @@ T = TypeVar("T")
 
 
 class Application(Protocol):
-    """`BarnabasApp` as screens use it. `locked`: traffic must not be changed from here."""
+    """`BarnabasApp` as screens use it."""
 
     session: Session
     settings: ScreenSettings
     schemas: SchemaSource | None
     palette: Palette
-    locked: bool
 
     @property
     def current(self) -> Screen[None] | None:

@@ -1,1 +1,1 @@
-"""The screen in a web browser: a server, and a process for each open page."""
+"""The web application: the views of a capture or a running proxy as pages with addresses of their own."""

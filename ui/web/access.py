@@ -44,10 +44,10 @@ class Access:
         elif not _same(cookies.get(self.cookie, ""), self.ticket):
             raise AccessRefused(403, "the token is missing: open the address that barnabas printed")
 
-    def check_socket(self, headers: Mapping[str, str]) -> None:
-        """`AccessRefused` if a websocket does not come from a page of this server; `check` counts besides."""
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """`AccessRefused` if a websocket, or what is posted, does not come from a page of this server; `check` counts besides."""
         if urlsplit(headers.get("Origin", "")).netloc != headers.get("Host"):
-            raise AccessRefused(403, "websockets are accepted only from pages of this server")
+            raise AccessRefused(403, "this is accepted only from pages of this server")
 
 
 def _same(given: str, wanted: str) -> bool:

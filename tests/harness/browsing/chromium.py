@@ -1,16 +1,15 @@
-"""A page in Debian's Chromium, and what the server has sent to the terminal in it."""
+"""A page in Debian's Chromium."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from harness.waiting import PATIENCE
-
-from .pages import CONTROL
+from harness.waiting import PATIENCE_MS
 
 CHROMIUM = shutil.which("chromium")
 SWITCHES = [
@@ -19,34 +18,29 @@ SWITCHES = [
 ]  # fmt: skip
 
 
-class Drawn:
-    """What the server has sent to the terminal in the page since `mark`."""
+class Watch:
+    """What a page asks for, and what goes wrong in it: errors of scripts, and what its policy refuses."""
 
     def __init__(self, page: Any):
-        self._page, self._data, self._from = page, b"", 0
-        page.on("websocket", lambda socket: socket.on("framereceived", self._take))
+        self.asked: list[str] = []
+        self.faults: list[str] = []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
+        page.on("console", lambda message: self.faults.append(message.text) if message.type in ("error", "warning") else None)
 
-    def _take(self, payload: bytes | str) -> None:
-        if isinstance(payload, bytes):
-            self._data += payload
-
-    def mark(self) -> None:
-        self._from = len(self._data)
-
-    def until(self, wanted: str) -> None:
-        for _ in range(int(PATIENCE * 20)):
-            if wanted in CONTROL.sub(b"", self._data[self._from :]).decode("utf-8", "replace"):
-                self._page.wait_for_timeout(300)  # the canvas is painted with the next frames
-                return
-            self._page.wait_for_timeout(50)
-        raise AssertionError(f"{wanted!r} did not come")
+    def elsewhere(self, base: str) -> list[str]:
+        """Addresses that are not of the server at `base`."""
+        return [url for url in self.asked if not re.match(f"{re.escape(base)}/|data:|blob:", url)]
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
+def browser(width: int = 1280, height: int = 800, dark: bool = False) -> Iterator[Any]:
     """``with browser() as page``"""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as started:
         running = started.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        yield running.new_context(viewport={"width": 1200, "height": 760}).new_page()
+        context = running.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+        context.set_default_timeout(PATIENCE_MS)
+        yield context.new_page()
         running.close()

@@ -139,7 +139,7 @@ def test_a_wrong_filter_is_shown_with_a_caret(run, command: tuple[str, ...]) -> 
         ("fastavro", ("ui", "recording", "--schema", "good.avsc"), "values"),
         ("google.protobuf", ("decode", "recording", "--json", "--schema", "good.desc"), "values"),
         ("cryptography", (*PROXY, "--tls-ca", "ca"), "tls"),
-        ("textual_serve", ("ui", "recording", "--web"), "web"),
+        ("nicegui", ("ui", "recording", "--web"), "web"),
         ("pyshark", ("crosscheck", "recording"), "tshark"),
         ("aiokafka", ("demo",), "demo"),
         ("confluent_kafka", ("demo",), "demo"),

@@ -1,98 +1,192 @@
-"""The page in Debian's Chromium: what a person sees and types there, and that nothing is fetched from anywhere else."""
+"""The pages of a recording in Debian's Chromium: what a person sees and does there, and that nothing is fetched from anywhere else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from harness.browsing.chromium import CHROMIUM, Drawn, browser
-from harness.browsing.pages import gone, serving
-from harness.waiting import PATIENCE, PATIENCE_MS
+from barnabas.decoder.schema import facts
+from harness.browsing.chromium import CHROMIUM, Watch, browser
+from harness.browsing.hostile import OFTEN, Hostile
+from harness.browsing.pages import Server, serving
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
-# Colours in a part of each line of cells, as the terminal's canvas has them: where text stands there is more than one.
-PAINTED = """() => {
-  const canvas = document.querySelector(".xterm-text-layer"), line = canvas.height / Math.floor(canvas.height / 20);
-  const pixels = canvas.getContext("2d"), found = [];
-  for (let y = 0; y + line <= canvas.height; y += line) {
-    const data = new Uint32Array(pixels.getImageData(100, y, 300, Math.floor(line) - 1).data.buffer);
-    found.push(new Set(data).size);
-  }
-  return found;
-}"""
+PAGES = {
+    "exchanges": ".ag-row", "exchanges/15": ".tree", "exchanges/20/compare": ".page", "connections": ".ag-row", "connections?by=client": ".ag-row",
+    "ladder": "canvas", "ladder?scale=time": "canvas", "groups": ".ag-row", "groups/jobs-3796": ".gantt canvas", "versions?against=4.0": ".versions td",
+    "problems": ".finding", "latency": ".heat canvas", "latency?api=waits": ".ag-row", "throughput": ".throughput canvas", "rules": ".note",
+    "log": ".note", "held": ".note",
+}  # fmt: skip
+"""Every page of the recording, and what is there when it is complete."""
+MARKUP = "<img src=x onerror=\"window.owned=1\"><script>window.owned=1</script>{{constructor.constructor('window.owned=1')()}}${1}`\u202e\x1b[2J"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: make chromium, or apt-get install chromium")
 
 
-def painted(page: Any, wanted: Callable[[int], bool]) -> int:
-    """How many lines have text in them, as soon as they are as many as wanted: the canvas is painted some frames later."""
-    for _ in range(int(PATIENCE * 20)):
-        lines = sum(colours > 1 for colours in page.evaluate(PAINTED))
-        if wanted(lines):
-            return lines
-        page.wait_for_timeout(50)
-    raise AssertionError(f"{lines} lines with text were painted at last")
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("served"), STORM) as found:
+        yield found
+
+
+def words(page: Any) -> str:
+    return str(page.inner_text("body"))
+
+
+def cells(page: Any, column: str) -> list[str]:
+    """The texts of a column of the table, as far as it is in the page."""
+    return [each.strip() for each in page.locator(f'.ag-row [col-id="{column}"]').all_inner_texts()]
 
 
 @pytest.mark.timeout(400)
-def test_a_person_sees_the_list_filters_it_and_opens_an_exchange(tmp_path: Path) -> None:
-    with serving(tmp_path, STORM) as server, browser() as page:
-        asked: list[str] = []
-        faults: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: faults.append(message.text) if "Refused" in message.text else None)
-        drawn = Drawn(page)
-
+def test_a_person_filters_opens_an_exchange_and_goes_back(server: Server) -> None:
+    with browser() as page:
+        watch = Watch(page)
         page.goto(server.address)
-        drawn.until("97 exchanges")
+        page.wait_for_selector(".ag-row")
         assert re.fullmatch(f"{re.escape(server.base)}/[\\w-]+/", page.url)  # the token is no longer in the address
-        full = painted(page, lambda lines: lines >= 36)
-        assert full <= 38
-        page.screenshot(path=str(tmp_path / "list.png"))
+        page.wait_for_selector("text=97 exchanges")
 
-        drawn.mark()
-        page.keyboard.type("jjjj")  # no click before: the terminal has the keyboard
-        drawn.until("#5")
-        page.keyboard.type("/api == SyncGroup", delay=20)
-        drawn.until(" of 97 exchanges")
+        # a wrong filter has a caret below its fault; a right one applies as it is typed, and Enter keeps it in the address
+        page.keyboard.press("/")
+        page.keyboard.type("api == Nothing")
+        page.wait_for_selector(".caret >> text=/^ {7}\\^+ /")
+        for _ in "Nothing":
+            page.keyboard.press("Backspace")
+        page.keyboard.type("SyncG")
+        page.wait_for_selector(".candidates >> text=SyncGroup")
+        page.keyboard.press("Tab")
+        page.wait_for_selector("text=/^13 of 97 exchanges/")
         page.keyboard.press("Enter")
-        painted(page, lambda lines: 4 < lines < full - 4)
-        page.screenshot(path=str(tmp_path / "filtered.png"))
+        page.wait_for_url("**filter=api+%3D%3D+SyncGroup*")
+        page.wait_for_function("document.querySelectorAll('.ag-row').length == 13")
+        assert set(cells(page, "API")) == {"SyncGroup"}
 
-        drawn.mark()
-        page.mouse.dblclick(300, 110)
+        # an exchange has an address of its own; Back and reload work
+        first = cells(page, "No")[0]
+        page.click(".ag-row >> nth=0")
+        page.wait_for_selector(".tree")
+        assert f"/exchanges/{first}?filter=" in page.url and "SyncGroup v" in words(page)
+        page.reload()
+        page.wait_for_selector(".tree")
+        page.go_back()
+        page.wait_for_function("document.querySelectorAll('.ag-row').length == 13")
+        assert page.input_value("#filter") == "api == SyncGroup"
+        page.go_back()
+        page.wait_for_selector("text=/^97 exchanges/")
+
+        # the keys of the terminal
+        page.wait_for_selector(".ag-row")
+        page.keyboard.press("5")
+        page.wait_for_selector(".finding")
+        page.keyboard.press("?")
+        page.wait_for_selector("dialog[open] >> text=Connections")
+        page.keyboard.press("Escape")
+        page.keyboard.press("1")
+        page.wait_for_selector(".ag-row")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
         page.keyboard.press("Enter")
-        drawn.until("group_id")
-        page.screenshot(path=str(tmp_path / "detail.png"))
-        assert len({(tmp_path / f"{name}.png").read_bytes() for name in ("list", "filtered", "detail")}) == 3
+        page.wait_for_url("**/exchanges/2")
+        page.wait_for_selector(".tree")
+        page.keyboard.press("]")
+        page.wait_for_url("**/exchanges/3*")
+        assert watch.elsewhere(server.base) == [] and watch.faults == []
 
-        (screen,) = server.screens()
-        page.set_viewport_size({"width": 800, "height": 500})
-        drawn.mark()
-        page.keyboard.press("Escape")
-        page.keyboard.press("Escape")
-        drawn.until("exchanges")
-        page.reload()  # with the cookie
-        assert gone(screen)
-        page.wait_for_selector("body.-first-byte", timeout=PATIENCE_MS)
-        drawn.mark()
-        page.keyboard.press("2")
-        drawn.until("Broker")
-        (screen,) = server.screens()
-        drawn.mark()
-        page.keyboard.press("Shift+Q")
-        page.wait_for_selector("body.-closed #ended", timeout=PATIENCE_MS)
-        assert gone(screen)
-        drawn.mark()
-        page.click("#again")
-        drawn.until("97 exchanges")
-        (screen,) = server.screens()
-        page.close()
-        assert gone(screen)
-        assert asked and all(re.match(f"{re.escape(server.base)}/|data:", url) for url in asked), asked
-        assert faults == []
-        assert server.stop() == 0
+
+@pytest.mark.timeout(400)
+def test_fields_and_bytes_are_linked_both_ways(server: Server) -> None:
+    with browser() as page:
+        watch = Watch(page)
+        page.goto(server.at("exchanges/15"))  # JoinGroup with an error: its field is chosen
+        page.wait_for_selector(".chosen >> text=COORDINATOR_LOAD_IN_PROGRESS")
+        page.wait_for_selector("b.in")
+        assert page.locator("b.in").all_inner_texts() == ["00", "0e"]
+        assert "clients may retry" in words(page) and "What it means" in words(page)
+        page.click('[data-side=request] >> text=group_id')
+        page.wait_for_function("document.querySelector('.hex').textContent.includes('jobs-')")
+        marked = bytes.fromhex("".join(page.locator("b.in").all_inner_texts()))
+        assert marked[-9:] == b"jobs-3796"
+        page.click("[data-byte='2']")  # of the request's header: its API version
+        page.wait_for_selector(".chosen >> text=request_api_version")
+        page.dblclick('[data-side=request] >> text=group_id')
+        assert page.evaluate("getSelection().toString()").strip()  # text can be marked
+        assert watch.faults == []
+
+
+def visit(server: Server, page: Any, path: str, shown: str) -> None:
+    page.goto(server.at(path))
+    page.wait_for_selector(shown)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("width", "height", "dark"), [(1280, 800, False), pytest.param(390, 844, True, marks=pytest.mark.slow)])
+def test_every_page(width: int, height: int, dark: bool, server: Server, tmp_path: Path) -> None:
+    with browser(width, height, dark) as page:
+        watch = Watch(page)
+        for number, (path, shown) in enumerate(PAGES.items()):
+            visit(server, page, path, shown)
+            page.screenshot(path=str(tmp_path / f"{number}.png"))
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert page.evaluate("document.body.classList.contains('body--dark')") is dark
+            assert "This page failed" not in words(page), path
+        assert watch.elsewhere(server.base) == [] and watch.faults == []
+
+
+@pytest.mark.timeout(400)
+def test_charts_lead_to_exchanges(server: Server) -> None:
+    with browser() as page:
+        watch = Watch(page)
+        visit(server, page, "ladder", "canvas")
+        box = page.locator(".ladder").bounding_box()
+        at = page.evaluate("""() => {
+          const chart = getElement(Number(document.querySelector(".ladder").id.slice(1))).chart;
+          return chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, [1.5, 0]);
+        }""")  # half way from `setup` to the broker: the first request
+        page.mouse.click(box["x"] + at[0], box["y"] + at[1])
+        page.wait_for_url("**/exchanges/1")
+        visit(server, page, "problems", ".finding")
+        page.click(".finding >> nth=0 >> text=Exchanges")
+        page.wait_for_selector(".ag-row")
+        assert "conn+%3D%3D" in page.url and cells(page, "API")
+        visit(server, page, "versions", ".versions td a")
+        page.click(".versions tr:has-text('JoinGroup') td a")
+        page.wait_for_selector(".ag-row")
+        assert set(cells(page, "API")) == {"JoinGroup"}
+        assert watch.faults == []
+
+
+@pytest.mark.timeout(600)
+def test_texts_of_the_traffic_stay_text(tmp_path: Path) -> None:
+    hostile = Hostile(tmp_path / "run")
+    for name, version in OFTEN.items():
+        hostile.exchange(1, facts.api_key(name), MARKUP, version)
+    hostile.recorder.close()
+    with serving(tmp_path, tmp_path / "run") as server, browser() as page:
+        watch = Watch(page)
+        group = quote(MARKUP.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b"), safe="")
+        pages = [*(f"exchanges/{number + 1}?values=1" for number in range(len(OFTEN))), *PAGES, f"groups/{group}"]
+        seen = ""
+        for path in pages:
+            visit(server, page, path.replace("jobs-3796", "none"), ".page")
+            page.wait_for_timeout(300)
+            seen += words(page)
+            assert page.evaluate("window.owned === undefined && document.images.length == 0"), path
+            assert "This page failed" not in words(page), path
+        assert "<img src=x" in seen and r"\x1b[2J" in seen and r"\u202e" in seen  # there to be read, as text
+        assert not {"\x1b", "\u202e"} & set(seen)
+        assert watch.elsewhere(server.base) == [] and watch.faults == []
+
+
+def test_the_theme_is_remembered(tmp_path: Path) -> None:
+    with serving(tmp_path, STORM, "--theme", "dark") as server, browser() as page:
+        visit(server, page, "problems", ".finding")
+        page.wait_for_selector("body.body--dark")
+        page.click("[data-script=theme]")
+        page.wait_for_selector("body.body--light")
+        visit(server, page, "log", ".note")
+        page.wait_for_selector("body.body--light")

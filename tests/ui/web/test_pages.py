@@ -1,26 +1,24 @@
-"""The screen in a browser, as far as no browser is needed: who gets in, what is drawn, and that every process ends."""
+"""The pages as far as no browser is needed: who gets in, what answers carry, files, and how the server ends."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
-import sys
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
 import pytest
-from barnabas.captures import Capture
+from barnabas.captures import open_capture
 from barnabas.errors import BarnabasError
 from barnabas.proxy.control.auth import AccessRefused
 from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.screen import web
-from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.web.access import Access
-from harness.browsing.pages import CONTROL, Browser, Page, Server, children, gone, serving
+from harness.browsing.pages import Requests, Server, serving
 from harness.waiting import PATIENCE
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
@@ -29,8 +27,9 @@ STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "group
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(folder, STORM, "--pages", 2, XDG_STATE_HOME=str(folder), XDG_CONFIG_HOME=str(folder)) as found:
+    with serving(folder, STORM, XDG_STATE_HOME=str(folder), XDG_CONFIG_HOME=str(folder)) as found:
         yield found
+    assert list(folder.iterdir()) == []  # nothing is kept in the current folder
 
 
 # --- who gets in -------------------------------------------------------------------------------------------
@@ -58,10 +57,10 @@ def test_the_token_opens_and_nothing_else_does() -> None:
         with pytest.raises(AccessRefused) as refused:
             access.check(headers, query, cookies)
         assert refused.value.status == 403
-    access.check_socket(own | {"Origin": "http://127.0.0.1:8123"})
+    access.check_origin(own | {"Origin": "http://127.0.0.1:8123"})
     for origin in ({}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:8124"}, {"Origin": "https://barnabas.example"}):
         with pytest.raises(AccessRefused):
-            access.check_socket(own | origin)
+            access.check_origin(own | origin)
 
 
 def test_a_server_that_others_reach_takes_any_name_and_still_asks_for_the_token() -> None:
@@ -71,207 +70,133 @@ def test_a_server_that_others_reach_takes_any_name_and_still_asks_for_the_token(
         access.check({"Host": "lab.example:8123"}, {}, {})
 
 
-def test_requests(server: Server) -> None:
+def test_nobody_gets_in_without_the_token(server: Server) -> None:
     async def go() -> None:
-        async with Browser(server, enter=False) as browser:
-            for path in ("/", "/?token=", "/?token=wrong", "/ws", "/page.js", "/static/js/textual.js", "/nothing"):
-                async with browser.http.get(server.base + path) as answer:
+        async with Requests(server) as requests:
+            for path in ("/", "/?token=", "/?token=wrong", "/exchanges", "/data/rows", "/static/page.js", "/docs", "/openapi.json", "/nothing"):
+                async with requests.http.get(server.base + path) as answer:
                     assert answer.status == 403 and "barnabas printed" in await answer.text(), path
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                await browser.page()
-            async with browser.http.get(server.address) as answer:
-                text, folder = await answer.text(), answer.url.path
+                await requests.websocket()
+            async with requests.http.get(server.address, headers={"Host": "barnabas.example"}) as answer:
+                assert answer.status == 403
+
+    asyncio.run(go())
+
+
+def test_a_page_keeps_the_token_to_itself_and_allows_only_its_own_scripts(server: Server) -> None:
+    async def go() -> None:
+        async with Requests(server) as requests:
+            async with requests.http.get(server.address) as answer:
+                text, folder, policy = await answer.text(), answer.url.path, answer.headers["Content-Security-Policy"]
                 cookie = answer.history[0].headers["Set-Cookie"]
-            assert answer.status == 200 and "HttpOnly" in cookie and "SameSite=Strict" in cookie
-            assert server.token not in text and server.token not in cookie
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
-            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-            wanted = re.findall(r'(?:src|href)="([^"]+)"', text)
-            assert wanted and all(each.startswith(("/", "data:,")) for each in wanted)
-            for path in (each for each in wanted if each.startswith("/")):
-                async with browser.http.get(server.base + path) as answer:  # by the cookie now
+            assert answer.status == 200 and "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+            assert server.token not in text and server.token not in cookie and server.token not in str(answer.url)
+            assert answer.headers["Referrer-Policy"] == "no-referrer" and answer.headers["Cache-Control"] == "no-store"
+            (nonce,) = re.findall(r"'nonce-([\w-]+)'", policy)
+            assert "default-src 'none'" in policy and "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+            scripts = re.findall(r"<script\b([^>]*)>", text)
+            assert scripts and all(f'nonce="{nonce}"' in attributes for attributes in scripts)
+            async with requests.http.get(server.base + folder) as again:
+                assert nonce not in again.headers["Content-Security-Policy"]
+            wanted = [each.replace("&#47;", "/") for each in re.findall(r'(?:src|href)="([^"]+)"', text)]
+            assert wanted and all(each.startswith("/") for each in wanted), wanted
+            for path in wanted:
+                async with requests.http.get(server.base + path) as answer:  # by the cookie now
                     assert answer.status == 200, path
-            for path in ("static/../access.py", "static/%2e%2e/server.py", "page.html", "server.py", "static/"):
-                async with browser.http.get(server.base + folder + path) as answer:
-                    assert answer.status in (403, 404), path
             # Whoever listens at another port of this host gets every cookie whose path begins like the page's.
             assert f"; Path={folder}" in cookie and len(folder) > 30
-            async with browser.http.get(server.base + "/") as answer:
+            async with requests.http.get(server.base + "/") as answer:
                 assert answer.status == 403 and not answer.request_info.headers.get("Cookie")
+
+    asyncio.run(go())
+
+
+def test_addresses_below_the_secret_path(server: Server) -> None:
+    async def go() -> None:
+        async with Requests(server) as requests:
+            await requests.enter()
+            for path in ("exchanges", "exchanges/5", "ladder?filter=api+==+JoinGroup", "groups/jobs-3796", "protocol/", "protocol/Fetch"):
+                assert await requests.status(path) == 200, path
+            for path in (
+                "static/../application.py", "static/%2e%2e/server.py", "docs", "redoc", "openapi.json", "protocol/Nothing", "protocol/..%2fx",
+                "exchanges/500/files/0", "exchanges/5/files/99", "nothing",
+            ):  # fmt: skip
+                assert await requests.status(path) in (403, 404), path
             for origin in ("http://barnabas.example", "null"):
                 with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                    await browser.page(Origin=origin)
+                    await requests.websocket(Origin=origin)
+                async with requests.http.post(f"{server.base}{requests.folder}_nicegui_ws/socket.io/", headers={"Origin": origin}) as answer:
+                    assert answer.status == 403
+            socket = await requests.websocket()
+            assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
+            await socket.close()
+            # an address with the token opens the page that it names
+            async with requests.http.get(server.at("exchanges?filter=err")) as answer:
+                assert answer.status == 200 and answer.url.path == f"{requests.folder}exchanges" and answer.url.query == {"filter": "err"}
 
     asyncio.run(go())
 
 
-# --- what is drawn -----------------------------------------------------------------------------------------
+# --- data and files ----------------------------------------------------------------------------------------
 
 
-def test_a_page_shows_the_list_takes_a_filter_and_ends_with_its_socket(server: Server) -> None:
+def test_rows_are_those_of_the_filter_in_the_order_asked_for(server: Server) -> None:
+    with open_capture(STORM) as capture:
+        rows = list(capture.rows())
+
+    async def ask(requests: Requests, **parameters: object) -> tuple[int, list[int]]:
+        address = f"{server.base}{requests.folder}data/rows"
+        async with requests.http.get(address, params={name: str(value) for name, value in parameters.items()}) as answer:
+            assert answer.status == 200, await answer.text()
+            found = json.loads(await answer.text())
+            return found["total"], [row["row"] for row in found["rows"]]
+
     async def go() -> None:
-        async with Browser(server) as browser:
-            page = await browser.page()
-            await page.until("97 exchanges")
-            await page.until("MEMBER_ID_REQUIRED")
-            (screen,) = server.screens()
-            await page.type("/api == SyncGroup\r")
-            await page.until(" of 97 exchanges")
-            await page.type("\r")
-            await page.until("group_id")
-            for nonsense in (
-                "{",
-                "[]",
-                "[1]",
-                '["stdin"]',
-                '["resize", {"width": "x"}]',
-                '["resize", {}]',
-                "null",
-                "7",
-            ):
-                await page.socket.send_str(nonsense)
-            await page.socket.send_bytes(b"\x00\xff")
-            await page.socket.send_str('["resize", {"width": 90000000000, "height": -5}]')
-            await page.type("\x1b\x1b1")
-            await page.until("SyncGroup")
-            await page.socket.close()
-            assert gone(screen)
-            page = await browser.page()
-            await page.until("97 exchanges")
-            (screen,) = server.screens()
-            await page.type("Q")  # it ends by itself: the page hears of it
-            async with asyncio.timeout(PATIENCE):
-                while (await page.socket.receive()).type not in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
-                    pass
-            assert gone(screen)
+        async with Requests(server) as requests:
+            await requests.enter()
+            assert await ask(requests, start=10, stop=15) == (97, [11, 12, 13, 14, 15])
+            failed = [row.number + 1 for row in rows if row.error]
+            assert await ask(requests, filter="err", stop=1000) == (len(failed), failed)
+            slowest = [row.number + 1 for row in sorted(rows, key=lambda row: -1 if row.latency_ns is None else row.latency_ns, reverse=True)]
+            assert await ask(requests, order="-Latency", stop=7) == (97, slowest[:7])
+            assert await ask(requests, start=-5, stop=-1) == (97, []) and await ask(requests, start=500, stop=600) == (97, [])
+            async with requests.http.get(f"{server.base}{requests.folder}data/rows?filter=api+%3D%3D") as answer:
+                assert answer.status == 400 and "at character" in await answer.text()
 
     asyncio.run(go())
 
 
-def test_no_more_pages_than_allowed(server: Server) -> None:
-    async def go() -> None:
-        async with Browser(server) as browser:
-            first, second = await browser.page(), await browser.page()
-            for page in (first, second):
-                await page.until("97 exchanges")
-            with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
-                await browser.page()
-            async with browser.http.get(server.address) as answer:
-                assert answer.status == 503 and "close one" in await answer.text()
-            await first.socket.close()
-            third = await free(browser)
-            await third.until("97 exchanges")
-            await asyncio.gather(second.socket.close(), third.socket.close())
+def test_an_exchange_is_downloaded_without_the_values_of_its_records(story_path: Path, numbers: dict[str, int], tmp_path: Path) -> None:
+    async def go(server: Server) -> None:
+        async with Requests(server) as requests:
+            await requests.enter()
+            address = f"{server.base}{requests.folder}exchanges/{numbers['hostile'] + 1}/files/2"
+            async with requests.http.get(address) as answer:
+                assert answer.status == 200 and "attachment" in answer.headers["Content-Disposition"]
+                hidden = json.loads(await answer.text())
+            async with requests.http.get(address + "?values=1") as answer:
+                shown = json.loads(await answer.text())
+            assert hidden["correlation_id"] == shown["correlation_id"] and json.dumps(hidden) != json.dumps(shown)
 
-    asyncio.run(go())
-
-
-async def free(browser: Browser) -> Page:
-    """A page, as soon as there is room for one."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                return await browser.page()
-            except aiohttp.WSServerHandshakeError:
-                await asyncio.sleep(0.05)
-
-
-def test_nothing_from_the_traffic_reaches_the_page_as_a_control_sequence(
-    story_path: Path, numbers: dict[str, int], tmp_path: Path
-) -> None:
-    named = tmp_path / "run <script>alert(1)<!-- \x1b]52;c;x\x07"
-    named.symlink_to(story_path)
-
-    async def go(server: Server) -> bytes:
-        async with Browser(server) as browser:
-            async with browser.http.get(server.address) as answer:
-                text = await answer.text()
-            assert "<script>alert" not in text and "&lt;script&gt;alert" in text and "\x1b" not in text
-            page = await browser.page()
-            await page.until("CORRUPT_MESSAGE")
-            for keys, wanted in (
-                ("j" * numbers["hostile"], "#9"), ("\r", "topic_data"), ("v", "VALUES SHOWN"), ("b", "Bytes of the"),
-                ("w", "What to do"), ("\x1b", "Request"), ("\x1b", "11 exchanges"), ("2", "Sent"), ("4", "Produce"), ("5", "seen "),
-            ):  # fmt: skip
-                await page.type(keys)
-                await page.until(wanted)
-            await page.socket.close()
-            return page.drawn
-
-    with serving(tmp_path, named) as server:
-        drawn = asyncio.run(go(server))
-    left = CONTROL.sub(b"", drawn).decode()
-    assert {c for c in left if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\r\n"} == set()
-    assert r"\x1b]52;c" in left  # there to be read, as text
+    with serving(tmp_path, story_path) as server:
+        asyncio.run(go(server))
 
 
 # --- how it ends -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_every_process_ends_with_the_server(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_the_server_ends_with_open_pages(tmp_path: Path, how: signal.Signals) -> None:
     async def go(server: Server) -> None:
-        async with Browser(server) as browser:
-            page = await browser.page()
-            await page.until("97 exchanges")
-            screens = server.screens()
-            assert len(screens) == 1
+        async with Requests(server) as requests:
+            await requests.enter()
+            socket = await requests.websocket()
             server.process.send_signal(how)
-            status = await asyncio.to_thread(server.process.wait, PATIENCE)
-            assert status == (-signal.SIGKILL if how == signal.SIGKILL else 0)
-            assert all(gone(pid) for pid in screens)
+            assert await asyncio.to_thread(server.process.wait, PATIENCE) == 0
+            await socket.close()
 
     with serving(tmp_path, STORM) as server:
-        asyncio.run(go(server))
-
-
-def test_a_screen_that_does_not_end_is_killed_with_all_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    from barnabas.ui.web import screen
-
-    monkeypatch.setattr(screen, "GRACE_SECONDS", 0.2)
-    code = (
-        "import signal, subprocess, sys, time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "sys.stdout.buffer.write(b'__GANGLION__\\nD' + (5).to_bytes(4, 'big') + b'hello'); sys.stdout.flush()\n"
-        "while True: sys.stdout.buffer.write(b'D' + (9999).to_bytes(4, 'big') + bytes(9999))"
-    )
-
-    async def go() -> set[int]:
-        shown = screen.ScreenProcess([sys.executable, "-c", code])
-        await shown.start(80, 24)
-        drawn = bytearray()
-        enough = asyncio.Event()
-
-        async def show(data: bytes) -> None:
-            drawn.extend(data)
-            if len(drawn) > 5:
-                enough.set()
-                await asyncio.sleep(600)  # a page that takes nothing more
-
-        output = asyncio.create_task(shown.output(show))
-        await asyncio.wait_for(enough.wait(), PATIENCE)
-        assert shown.pid is not None and bytes(drawn[:5]) == b"hello"
-        pids = {shown.pid} | children(shown.pid)
-        output.cancel()
-        await shown.end()
-        return pids
-
-    pids = asyncio.run(go())
-    assert len(pids) == 2 and all(gone(pid) for pid in pids)
-
-
-def test_the_output_of_a_failed_screen_is_shown_harmlessly(tmp_path: Path) -> None:
-    capture = tmp_path / "gone.pcapng"
-    capture.write_bytes(STORM.read_bytes())
-
-    async def go(server: Server) -> None:
-        async with Browser(server) as browser:
-            capture.unlink()
-            page = await browser.page()
-            assert "does not exist" in await page.until("does not exist")
-
-    with serving(tmp_path, capture) as server:
         asyncio.run(go(server))
 
 
@@ -280,12 +205,12 @@ def test_the_output_of_a_failed_screen_is_shown_harmlessly(tmp_path: Path) -> No
 
 def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     web.need_web()
-    monkeypatch.setattr(web, "available", lambda: False)
+    monkeypatch.setattr(web, "find_spec", lambda name: None)
     with pytest.raises(Failure, match=r"pip install '\.\[web\]'"):
         web.need_web()
 
 
-def test_an_unservable_screen_is_reported_before_serving(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unservable_capture_is_reported_before_serving(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command, taken = make_app(), server.host.rpartition(":")[2]
     for arguments, message in (
@@ -297,15 +222,3 @@ def test_an_unservable_screen_is_reported_before_serving(server: Server, tmp_pat
     ):
         with pytest.raises(BarnabasError, match=message):
             command(["ui", *arguments, "--web"], standalone_mode=False)
-
-
-def test_a_page_cannot_allow_itself_changes(story: Capture) -> None:
-    async def go() -> None:
-        app = BarnabasApp(story, title="story", control=object(), locked=True)  # type: ignore[arg-type]
-        async with app.run_test(notifications=True) as pilot:
-            await pilot.press("colon", *"edit", "space", *"on", "enter")
-            await pilot.pause()
-            assert not app.session.allow_edit
-            assert "without --allow-edit" in " ".join(each.message for each in app._notifications)
-
-    asyncio.run(go())

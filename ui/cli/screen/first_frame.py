@@ -25,7 +25,6 @@ class ScreenOptions(TypedDict, total=False):
     filter: str
     settings: ScreenSettings
     schemas: SchemaSource | None
-    locked: bool
 
 
 def show_capture(path: Path, options: ScreenOptions | None = None) -> None:
@@ -43,7 +42,7 @@ def show_capture(path: Path, options: ScreenOptions | None = None) -> None:
             plain_lines(opened, selection=selection_of(opened, options))
     else:
         gc.disable()  # until the first rows are there
-        run_opening(lambda: _opened(path), title=str(path), **options)
+        run_opening(lambda: opened_capture(path), title=str(path), **options)
 
 
 def selection_of(capture: Capture, options: ScreenOptions) -> Selection | None:
@@ -56,7 +55,8 @@ def selection_of(capture: Capture, options: ScreenOptions) -> Selection | None:
     return Selection(capture, compiled(options["filter"]))
 
 
-def _opened(path: Path) -> OpenedCapture:
+def opened_capture(path: Path) -> OpenedCapture:
+    """The capture at `path` with its first rows; Failure if it cannot be opened."""
     from ...safe import visible
     from ...tui.first_frame import OpenedCapture
     from ..common.opening import open_or_fail

@@ -21,7 +21,6 @@ NEWEST = "newest"
 
 
 def ui(
-    context: typer.Context,
     capture: OptionalCapture = None,
     filter_: FilterText = None,
     attach: Annotated[
@@ -55,15 +54,11 @@ def ui(
     list_keys: Annotated[bool, typer.Option("--list-keys", help="List the actions with their keys.")] = False,
     schema: SchemaFiles = None,
     registry: Registry = None,
-    web: Annotated[bool, typer.Option("--web", help="Show the screen in a browser: print the address to open there.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Show it in a browser: print the address to open there.")] = False,
     web_listen: Annotated[
         str,
         typer.Option("--web-listen", help="With --web: where browsers connect; port 0 takes a free port.", metavar="HOST:PORT"),
     ] = "127.0.0.1:0",
-    pages: Annotated[
-        int, typer.Option("--pages", min=1, max=100, help="With --web: maximum number of open pages.", metavar="N")
-    ] = 4,
-    served: Annotated[int, typer.Option("--served", hidden=True)] = 0,
     local: Local = False,
 ) -> None:
     """Browse a capture or a running proxy: exchanges, connections, groups, versions, problems, latency, rules.
@@ -82,35 +77,23 @@ def ui(
         from ..common.opening import schemas_of
 
         options["schemas"] = schemas_of(schema or [], registry)
-    if served:
-        from ...web.parent import end_with_parent
+    if web:
+        from .web import need_web
 
-        end_with_parent(served)
-        options["locked"] = not allow_edit
-    if web and plain:
-        raise Failure("--web and --plain cannot be combined")
+        if plain:
+            raise Failure("--web and --plain cannot be combined")
+        need_web()
     if feed:
         if capture is not None or attach:
             raise Failure("--feed cannot be combined with a capture or --attach")
-        if web:
-            from .web import serve_pages
-
-            serve_pages(context, _feed_title(feed), web_listen, pages)
-            return
-        _show_feed(feed, plain, options)
+        _show_feed(feed, plain, web_listen if web else "", options)
         return
     if attach:
         if capture is not None:
             raise Failure("give a capture or --attach, not both: --attach finds the proxy's recording")
-        if web:
-            from .web import serve_pages
-
-            context.params["attach"], title = _prepare_proxy(attach, record)
-            serve_pages(context, title, web_listen, pages)
-            return
         from ...tui.app import on_terminal
 
-        _show_proxy(attach, record, allow_edit, plain or not on_terminal(), options)
+        _show_proxy(attach, record, allow_edit, plain or not (web or on_terminal()), web_listen if web else "", options)
         return
     if capture is None:
         raise Failure("nothing to show: give a recording or a pcap file, or --attach newest for a running proxy")
@@ -122,10 +105,7 @@ def ui(
     from ..common.opening import open_or_fail
 
     if web:
-        from .web import serve_pages
-
-        open_or_fail(capture, background=True).close()  # errors belong here, not into the page
-        serve_pages(context, str(capture), web_listen, pages)
+        _serve_capture(capture, web_listen, options)
         return
     from ...tui.plain import plain_lines
 
@@ -133,34 +113,39 @@ def ui(
         plain_lines(opened, selection=selection_of(opened, options))
 
 
-def _show_feed(feed: str, plain: bool, options: ScreenOptions) -> None:
+def _serve_capture(path: Path, listen: str, options: ScreenOptions) -> None:
+    from ...tui.model.session import Session
+    from .first_frame import opened_capture
+    from .web import serve_pages
+
+    opened = opened_capture(path)
+    with opened.capture as capture:
+        session = Session(capture, title=opened.title, live=opened.live, status=opened.status, grows=opened.grows)
+        serve_pages(session, listen, options)
+
+
+def _show_feed(feed: str, plain: bool, listen: str, options: ScreenOptions) -> None:
     from ...feed_capture import FeedListener
     from ...tui.app import on_terminal, run
     from ..proxy.feed import joined_token
 
     where, token = joined_token(feed)
-    if plain or not on_terminal():
+    if plain or not (listen or on_terminal()):
         raise Failure("--feed needs a terminal; barnabas feed prints lines")
     receiver = FeedListener(where, token)
     receiver.start()
     capture = receiver.capture
     with capture:
+        if listen:
+            from ...tui.model.session import Session
+            from .web import serve_pages
+
+            try:
+                serve_pages(Session(capture, title=capture.title, live=True, status=capture.status), listen, options)
+            finally:
+                receiver.stop()
+            return
         run(capture, title=capture.title, live=True, status=capture.status, stop=receiver.stop, **options)
-
-
-def _feed_title(feed: str) -> str:
-    """What the feed is called; raises FeedError if there is none, here rather than in each page."""
-    from ....proxy.events import show
-    from ....proxy.metrics.feed.client import subscribe
-    from ..proxy.feed import joined_token
-
-    where, token = joined_token(feed)
-    events = subscribe(where, token)
-    try:
-        next(events)
-    finally:
-        events.close()  # type: ignore[attr-defined]
-    return f"feed {show(where)}"
 
 
 def _print_keys(changed: dict[str, str]) -> None:
@@ -168,12 +153,6 @@ def _print_keys(changed: dict[str, str]) -> None:
 
     for key in KEYS:
         typer.echo(f"{key.id:<24} {shown(changed.get(key.id, key.keys)):<14} {key.words}")
-
-
-def _prepare_proxy(url: str, record: Path | None) -> tuple[str, str]:
-    """The address of the proxy's control API and its title, once it records."""
-    found, proxy, _ = _find_proxy(url, record)
-    return found.url, proxy.title
 
 
 def _find_proxy(url: str, record: Path | None) -> tuple[ControlAccess, AttachedProxy, Path]:
@@ -191,7 +170,7 @@ def _find_proxy(url: str, record: Path | None) -> tuple[ControlAccess, AttachedP
     return found, proxy, proxy.directory()
 
 
-def _show_proxy(url: str, record: Path | None, allow_edit: bool, plain: bool, options: ScreenOptions) -> None:
+def _show_proxy(url: str, record: Path | None, allow_edit: bool, plain: bool, listen: str, options: ScreenOptions) -> None:
     from ...live import open_when_started
     from ...tui.app import BarnabasApp
     from ...tui.plain import plain_lines
@@ -201,6 +180,20 @@ def _show_proxy(url: str, record: Path | None, allow_edit: bool, plain: bool, op
     with cannot_read(directory), open_when_started(directory) as opened:
         if plain:
             plain_lines(opened, follow=True, selection=selection_of(opened, options))
+            return
+        if listen:
+            from ...tui.model.session import Session
+            from .web import serve_pages
+
+            session = Session(
+                opened, title=proxy.title, live=True, status=proxy.status, control=proxy.control, allow_edit=allow_edit
+            )
+            proxy.add_to_log = session.add_to_log
+            proxy.start()
+            try:
+                serve_pages(session, listen, options)
+            finally:
+                proxy.stop()
             return
         app = BarnabasApp(
             opened, title=proxy.title, live=True, status=proxy.status, stop=proxy.stop,

@@ -19,7 +19,7 @@ from ....proxy.control import Control, ControlError
 from ...safe import visible
 from ...times import zone_name
 from ..application import AppScreen
-from ..model.held_queue import LEASE_SECONDS
+from ..model.held_queue import LEASE_SECONDS, HeldQueue
 from ..widgets.palette import DARK, Palette
 from .dialogs import Dialog
 
@@ -129,33 +129,33 @@ def _asked(screen: AppScreen[Any], wanted: InterceptRequest | None) -> None:
         remove_intercepts(screen)
         return
     queue = screen.session.held
+    _do(screen, lambda control: intercept(control, queue, wanted), f"intercepted: {visible(wanted.filter)}")
+
+
+def intercept(control: Control, queue: HeldQueue, wanted: InterceptRequest) -> None:
+    """Hold what is wanted, in place of this screen's earlier intercepts. Raises ControlError."""
     old = sorted(queue.own)
-
-    def change(control: Control) -> None:
-        made = control.intercept(
-            wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds,
-            lease=LEASE_SECONDS, zone=wanted.zone,
-        )  # fmt: skip
-        queue.take_over(int(made["id"]))
-        for number in old:
-            _remove(control, number)
-            queue.own.discard(number)
-
-    _do(screen, change, f"intercepted: {visible(wanted.filter)}")
+    made = control.intercept(
+        wanted.filter, request=wanted.request, response=wanted.response, timeout=wanted.seconds, lease=LEASE_SECONDS, zone=wanted.zone
+    )
+    queue.take_over(int(made["id"]))
+    for number in old:
+        _remove(control, number)
+        queue.own.discard(number)
 
 
 def remove_intercepts(screen: AppScreen[Any]) -> None:
     """Remove all intercepts, also those of others."""
     queue = screen.session.held
-    numbers = [each.number for each in queue.intercepts]
+    if queue.intercepts:
+        _do(screen, lambda control: remove_all(control, queue), "interception is off")
 
-    def change(control: Control) -> None:
-        for number in numbers:
-            _remove(control, number)
-        queue.own.clear()
 
-    if numbers:
-        _do(screen, change, "interception is off")
+def remove_all(control: Control, queue: HeldQueue) -> None:
+    """Remove all intercepts of the proxy. Raises ControlError."""
+    for number in [each.number for each in queue.intercepts]:
+        _remove(control, number)
+    queue.own.clear()
 
 
 def _do(screen: AppScreen[Any], change: Callable[[Control], None], done: str) -> None:

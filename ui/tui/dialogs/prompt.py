@@ -57,8 +57,6 @@ def _edit(app: Application, text: str) -> str:
         return "on or off"
     if app.session.control is None:
         return "there is no proxy to change: " + ("--attach newest shows one" if app.session.grows else "this is a recording")
-    if text == "on" and app.locked:
-        return "off: this page was served without --allow-edit"
     app.session.allow_edit = text == "on"
     app.session.add_to_log(f"changing traffic is {'allowed' if text == 'on' else 'off'}")
     return ""

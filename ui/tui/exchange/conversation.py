@@ -66,7 +66,7 @@ AROUND = 2000
 """Exchanges of the connection that are shown before and after the one it was opened from."""
 _DECODED = 1 << 16
 """Bytes of the largest frame that is decoded for its summary."""
-_PAUSE_NS = 100_000_000
+PAUSE_NS = 100_000_000
 """The shortest pause that is highlighted."""
 
 
@@ -119,7 +119,7 @@ class FrameLines(Lines):
     def cells(self, position: int, width: int, chosen: bool) -> list[Cell]:
         line, row = self.lines[position], self.row(position)
         outcome, role = result(row)
-        slow = line.pause_ns >= _PAUSE_NS
+        slow = line.pause_ns >= PAUSE_NS
         cells: list[Cell] = [
             (f"{clock(line.time_ns)} ", "muted"),
             (f"{'+' + duration(line.pause_ns):>8} ", "warning" if slow else "muted"),

@@ -131,6 +131,39 @@ def _wrapped(text: str, width: int, mark: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def reason_cells(exchange: Exchange, row: Row, request: Tree, response: Tree) -> list[Cell]:
+    """What is unusual about the exchange: bytes that cannot be decoded, an error, changes by rules."""
+    cells: list[Cell] = []
+    for side, tree in (("request", request), ("response", response)):
+        if tree.fault:
+            word = "" if exchange.cut else " undecoded"
+            cells.append((f" ? {side}{word}: {tree.fault} ", "undecoded"))
+    message = exchange.response_message
+    errors = list(message.errors()) if message is not None else []
+    if row.error:
+        fact = facts.errors().get(row.error)
+        again = "clients may retry" if fact and fact.retriable else "retrying will not help"
+        kind = (
+            "not in any known release" if fact is None else f"{'' if fact.retriable else 'not '}retriable: {again}"
+        )
+        name = f"{facts.error_name(row.error)} ({row.error})"
+        cells.append((f" < {name}", "waiting") if expected(row) else (f" ! {name}", "error"))
+        cells.append((f" {expected(row) or kind}", ""))
+    notes = notes_on(exchange)
+    if notes:
+        cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
+    elif row.changed:
+        cells.append(("  changed by the proxy: client and broker saw different bytes", "waiting"))
+    if row.surplus:
+        both = zip(exchange.surplus, ("request", "response"), strict=True)
+        sides = [f"{n} B after the {s}" for n, s in both if n]
+        cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
+    if errors:
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        cells.append((f"  at {errors[0][0]}{more}", "muted"))
+    return cells
+
+
 STACKED_BELOW = 100
 """Columns of the screen below which the response stands below the request."""
 
@@ -218,7 +251,7 @@ class DetailScreen(AppScreen[int]):
         answered = f"v{message.api_version} (fallback)" if fallback and message is not None else version
         self.response.border_title = f"Response {answered if response.frame else ''}{response.octets}"
         self._headline(row)
-        reason = self._reason(row, request, response)
+        reason = reason_cells(self.exchange, row, request, response)
         self.reason.show(reason)
         self.set_class(bool(reason), "explained")
         self._describe(self.chosen)
@@ -236,38 +269,6 @@ class DetailScreen(AppScreen[int]):
             (f"  {clock(row.time_ns)}  correlation id {row.correlation_id}", "muted"),
         ]
         self.title_bar.show(left, [(" VALUES SHOWN ", "warning")] if self.values_shown else [])
-
-    def _reason(self, row: Row, request: Tree, response: Tree) -> list[Cell]:
-        """What is unusual about the exchange: bytes that cannot be decoded, an error, changes by rules."""
-        cells: list[Cell] = []
-        for side, tree in (("request", request), ("response", response)):
-            if tree.fault:
-                word = "" if self.exchange.cut else " undecoded"
-                cells.append((f" ? {side}{word}: {tree.fault} ", "undecoded"))
-        message = self.exchange.response_message
-        errors = list(message.errors()) if message is not None else []
-        if row.error:
-            fact = facts.errors().get(row.error)
-            again = "clients may retry" if fact and fact.retriable else "retrying will not help"
-            kind = (
-                "not in any known release" if fact is None else f"{'' if fact.retriable else 'not '}retriable: {again}"
-            )
-            name = f"{facts.error_name(row.error)} ({row.error})"
-            cells.append((f" < {name}", "waiting") if expected(row) else (f" ! {name}", "error"))
-            cells.append((f" {expected(row) or kind}", ""))
-        notes = notes_on(self.exchange)
-        if notes:
-            cells.append((f"  {visible('; '.join(map(str, notes)))}", "waiting"))
-        elif row.changed:
-            cells.append(("  changed by the proxy: client and broker saw different bytes", "waiting"))
-        if row.surplus:
-            both = zip(self.exchange.surplus, ("request", "response"), strict=True)
-            sides = [f"{n} B after the {s}" for n, s in both if n]
-            cells.append((f" ? surplus: {', '.join(sides)}", "undecoded"))
-        if errors:
-            more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-            cells.append((f"  at {errors[0][0]}{more}", "muted"))
-        return cells
 
     # --- panes ---------------------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from ....decoder.findings.engine.traffic import ClientConnection
 from ...safe import fit, visible
 from ...times import clock
 from ..exchange.actions import show_conversation
@@ -15,7 +16,7 @@ from ..keys import bindings
 from ..model.columns import duration, size
 from ..model.filter_terms import quoted
 from ..model.rows import row_finder
-from ..model.statistics import ConnectionCount
+from ..model.statistics import CaptureStatistics, ConnectionCount
 from ..widgets.line_list import LineList, Table
 from ..widgets.palette import Cell, Role
 from ..widgets.styled import TitleLine
@@ -94,26 +95,11 @@ class ConnectionsScreen(View):
             f"  Conns {'Client':<{name}} {'Software':<{software_width}} {fit('Host', where)}{' ' * bool(where)}"
             "Requests Errors  Sent Recv  Slowest  Brokers"
         )
-        links = self.session.analysis.result.connections
-        groups: dict[tuple[str, str, str], list[ConnectionCount]] = {}
-        for (recording, _), each in self.session.statistics.connections.items():
-            link = links.get(each.number) if recording == 0 else None
-            key = each.client_id or "", link.software if link else "", each.client.rpartition(":")[0]
-            groups.setdefault(key, []).append(each)
-        for key in [k for k in groups if not k[1]]:
-            same = [k for k in groups if k[0] == key[0] and k[2] == key[2] and k[1]]
-            if len(same) == 1:  # a connection on which the client did not send its software's name
-                groups[same[0]] += groups.pop(key)
+        groups = by_client(self.session.statistics, self.session.analysis.result.connections)
         rows: list[list[Cell]] = []
         self._filters = []
         for (client_id, software, host), of in sorted(groups.items())[:_MOST]:
-            total = ConnectionCount(0, "", "", of[0].first_ns)
-            for each in of:
-                total.requests += each.requests
-                total.errors += each.errors
-                total.sent += each.sent
-                total.received += each.received
-                total.slowest_ns = max(total.slowest_ns, each.slowest_ns)
+            total = total_of(of)
             rows.append([
                 (f"{len(of):>7} ", "muted"),
                 (fit(visible(client_id or "(no id)"), name) + " ", "title" if client_id else "muted"),
@@ -150,6 +136,34 @@ class ConnectionsScreen(View):
         self.by_client = not self.by_client
         self.table.cursor = 0
         self.update_rows()
+
+
+def by_client(
+    statistics: CaptureStatistics, links: Mapping[int, ClientConnection]
+) -> dict[tuple[str, str, str], list[ConnectionCount]]:
+    """The connections of each client: by client id, software and host, each "" where it is unknown."""
+    groups: dict[tuple[str, str, str], list[ConnectionCount]] = {}
+    for (recording, _), each in statistics.connections.items():
+        link = links.get(each.number) if recording == 0 else None
+        key = each.client_id or "", link.software if link else "", each.client.rpartition(":")[0]
+        groups.setdefault(key, []).append(each)
+    for key in [k for k in groups if not k[1]]:
+        same = [k for k in groups if k[0] == key[0] and k[2] == key[2] and k[1]]
+        if len(same) == 1:  # a connection on which the client did not send its software's name
+            groups[same[0]] += groups.pop(key)
+    return groups
+
+
+def total_of(connections: Sequence[ConnectionCount]) -> ConnectionCount:
+    """The counts of several connections together."""
+    total = ConnectionCount(0, "", "", connections[0].first_ns)
+    for each in connections:
+        total.requests += each.requests
+        total.errors += each.errors
+        total.sent += each.sent
+        total.received += each.received
+        total.slowest_ns = max(total.slowest_ns, each.slowest_ns)
+    return total
 
 
 def _counts(each: ConnectionCount) -> list[Cell]:

@@ -146,15 +146,18 @@ class ProblemsScreen(View):
         if finding is None or not finding.exchanges:
             self.notify("It has no exchanges.", timeout=2)
             return
-        by_connection: dict[int, set[int]] = {}
-        for exchange in finding.exchanges:
-            by_connection.setdefault(exchange.connection, set()).add(exchange.correlation_id)
-        parts = [
-            f"conn == {connection} and corr in {{{', '.join(map(str, sorted(ids)))}}}"
-            for connection, ids in by_connection.items()
-        ]
-        text = parts[0] if len(parts) == 1 else " or ".join(f"({part})" for part in parts)
-        self.barnabas.show_exchanges(text)
+        self.barnabas.show_exchanges(evidence_filter(finding))
+
+
+def evidence_filter(finding: Finding) -> str:
+    """The filter for the exchanges that show a finding."""
+    by_connection: dict[int, set[int]] = {}
+    for exchange in finding.exchanges:
+        by_connection.setdefault(exchange.connection, set()).add(exchange.correlation_id)
+    parts = [
+        f"conn == {connection} and corr in {{{', '.join(map(str, sorted(ids)))}}}" for connection, ids in by_connection.items()
+    ]
+    return parts[0] if len(parts) == 1 else " or ".join(f"({part})" for part in parts)
 
 
 def _words(exchange: Exchange) -> str:

@@ -1,0 +1,172 @@
+"""What every page needs: the session, the address of other pages, and the frame with the header and the navigation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
+
+from ...decoder.values import SchemaSource
+from ..safe import visible
+from ..tui.model.held_queue import held_cells
+from ..tui.model.session import Session
+from ..tui.model.settings import ScreenSettings
+from ..tui.views import PLACES
+from .queries import Queries
+from .work import Work
+
+THEME = "barnabas-theme"
+"""The cookie with the theme that was chosen in the browser."""
+TICK_SECONDS = 1.0
+
+
+class Place(NamedTuple):
+    """A page of the navigation. `key`: opens it, as in the terminal."""
+
+    key: str
+    name: str
+    path: str
+
+
+PAGES = (
+    *(Place(str(number), place.name, place.name.lower()) for number, place in enumerate(PLACES, 1)),
+    Place("0", "Throughput", "throughput"),
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One application. `folder`: the secret path that all pages are below, with slashes around it."""
+
+    session: Session
+    queries: Queries
+    work: Work
+    settings: ScreenSettings
+    schemas: SchemaSource | None
+    folder: str
+
+    def url(self, path: str, **parameters: object) -> str:
+        """The address of a page, without the parameters that are empty."""
+        given = {name: str(value) for name, value in parameters.items() if value not in ("", None, False)}
+        return self.folder + quote(path) + (f"?{urlencode(given)}" if given else "")
+
+    def exchanges(self, filter: str) -> str:
+        """The address of the exchanges that a filter selects."""
+        return self.url("exchanges", filter=filter)
+
+    def go(self, address: str) -> None:
+        """Have the browser open another page."""
+        ui.run_javascript(f"location.assign({json.dumps(address)})")
+
+    @contextmanager
+    def frame(self, request: Request, name: str, *, title: str = "") -> Iterator[None]:
+        """The header, the navigation with the page `name` marked, and around the page's own elements a box."""
+        session = self.session
+        ui.page_title(f"{title or name} · {session.title} · Barnabas")
+        if request.cookies.get(THEME) in ("dark", "light"):
+            ui.dark_mode(request.cookies[THEME] == "dark")
+        ui.add_head_html(
+            f'<link rel="stylesheet" href="{self.folder}static/page.css"><script src="{self.folder}static/page.js"></script>'
+        )
+        with ui.element("header").classes("top"):
+            link("Barnabas", self.url("exchanges")).classes("brand")
+            text("LIVE" if session.grows else "FILE", "badge")
+            text(session.title, "title grow")
+            status = text("", "muted")
+            held = link("", self.url("held")).classes("held")
+            if session.control is not None:
+                text("EDIT" if session.allow_edit else "READ-ONLY", "badge " + ("warning" if session.allow_edit else ""))
+            link("Protocol", f"{self.folder}protocol/").classes("muted").props("target=_blank")
+            button("◐", "Light or dark").props("data-script=theme")
+            button("?", "Keys").props("data-script=keys data-key=?")
+        with ui.element("nav").classes("views"):
+            for place in PAGES:
+                shown = link("", self.url(place.path)).props(f'data-key="{place.key}"')
+                if place.name == name:
+                    shown.classes("here").props('aria-current="page"')
+                with shown:
+                    text(place.key, "key")
+                    text(place.name)
+                    if place.name == "Problems":
+                        problems = text("", "count error")
+
+        def show() -> None:
+            status.set_text(self.status())
+            held.set_text("".join(word for word, _ in held_cells(session.held)).strip() if session.control is not None else "")
+            if session.has_analysis and (found := session.analysis.result):
+                problems.set_text(f"{found.high + found.medium}" if found.high + found.medium else "")
+
+        show()
+        ui.timer(TICK_SECONDS, show)
+        with ui.element("div").classes("page"):
+            yield
+
+    def status(self) -> str:
+        """What was lost, or the proxy's status line."""
+        session = self.session
+        if session.status is not None:
+            return visible(session.status())
+        lost = sum(octets for _, _, octets in session.capture.lost)
+        return f"lost {lost} B" if lost else ""
+
+    def may_edit(self) -> str:
+        """Why traffic may not be changed, or ""."""
+        if self.session.control is None:
+            return "This is a recording: there is no traffic to change."
+        if not self.session.allow_edit:
+            return "Read-only: start barnabas ui --web with --allow-edit to change traffic."
+        return ""
+
+
+def text(words: str, classes: str = "", tag: str = "span") -> TextElement:
+    """An element that holds text alone: NiceGUI sets it as such, so that it cannot be markup."""
+    return TextElement(text=words, tag=tag).classes(classes)
+
+
+def link(words: str, href: str) -> TextElement:
+    """A link with text."""
+    found = text(words, tag="a")
+    found.props["href"] = href
+    return found
+
+
+def button(words: str, hint: str = "") -> TextElement:
+    """A button with text."""
+    found = text(words, "button", "button")
+    found.props["type"] = "button"
+    if hint:
+        found.props["title"] = hint
+    return found
+
+
+def note(words: str) -> None:
+    """A paragraph in place of a view that has nothing to show."""
+    for line in words.split("\n"):
+        text(line, "note", "p")
+
+
+def grid(
+    columns: Iterable[Mapping[str, Any]], rows: list[dict[str, Any]], *, classes: str = "fill", row_id: str = "id"
+) -> ui.aggrid:
+    """A table that can be sorted. A row with `href` opens it; its `role` and a cell's `NAME_role` colour it."""
+    return ui.aggrid(
+        {
+            ":defaultColDef": "barnabas.column",
+            "columnDefs": [dict(column) for column in columns],
+            "rowData": rows,
+            ":getRowId": f"(params) => String(params.data[{row_id!r}])",
+            ":onRowClicked": "barnabas.open",
+            ":onCellKeyDown": "barnabas.key",
+            ":getRowClass": "barnabas.rowClass",
+            "rowHeight": 26, "headerHeight": 28, "enableCellTextSelection": True, "ensureDomOrder": True,
+            "suppressMovableColumns": False, "animateRows": False,
+        },
+        auto_size_columns=False, theme="balham",
+    ).classes(classes)  # fmt: skip
