@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from barnabas.captures import Recorder
 from barnabas.captures.reading.capture import Capture
+from barnabas.captures.reading.context import Context, Origin
 from barnabas.captures.reading.events import EventReader
 from barnabas.captures.reading.reindex import rebuild
 from barnabas.captures.reading.segment_map import IndexMismatch, SegmentMap
@@ -20,6 +21,7 @@ from harness.run.slices import only, thin
 from traffic.random_traffic import MixedTraffic
 
 pytest.importorskip("numpy")
+HERE = Origin("here", "", Context())
 ALL = sorted(path for path in Path(__file__).parents[2].rglob("*.pcapng") if path.is_file())
 
 
@@ -33,7 +35,8 @@ def events_of(path: Path) -> Iterator[Any]:
 def by_index(path: Path) -> list[dict[str, Any]] | None:
     with Capture(path) as capture:
         try:
-            return list(connections_of_index(SegmentMap(capture.segments[0]), capture, "here"))
+            segment = SegmentMap(capture.segments[0])
+            return list(connections_of_index(segment, capture, HERE, list(range(len(segment.records)))))
         except IndexMismatch:
             return None
 
@@ -53,7 +56,7 @@ def compare(path: Path) -> bool:
     """Whether the index was enough to give the connections; they must be those from the packets."""
     connections = by_index(path)
     if connections is not None:
-        assert connections == list(connection_rows(events_of(path), "here")), path
+        assert connections == list(connection_rows(events_of(path), HERE)), path
     return connections is not None
 
 
