@@ -78,9 +78,10 @@ const barnabas = (() => {
     if (kept) remember("columns", names.join(","), false);
   }
   function filter(text, done) {
+    const other = (address().get("filter") ?? "") !== text;
     remember("filter", text, !typing); // one step of the history for all that is typed until Enter
     typing = !done;
-    if (list) list.purgeInfiniteCache();
+    if (list && other) list.purgeInfiniteCache();
   }
   function grew(total, live) {
     if (!list) return;

@@ -42,6 +42,11 @@ def cells(page: Any, column: str) -> list[str]:
     return [each.strip() for each in page.locator(f'.ag-row [col-id="{column}"]').all_inner_texts()]
 
 
+def loaded(page: Any) -> None:
+    """Wait until the rows in sight have come."""
+    page.wait_for_function("(() => { const n = [...document.querySelectorAll('.ag-row [col-id=API]')]; return n.length && n.every(e => e.innerText.trim()) })()")
+
+
 @pytest.mark.timeout(400)
 def test_a_person_filters_opens_an_exchange_and_goes_back(server: Server) -> None:
     with browser() as page:
@@ -63,8 +68,10 @@ def test_a_person_filters_opens_an_exchange_and_goes_back(server: Server) -> Non
         page.wait_for_selector("text=/^13 of 97 exchanges/")
         page.keyboard.press("Enter")
         page.wait_for_url("**filter=api+%3D%3D+SyncGroup*")
-        page.wait_for_function("document.querySelectorAll('.ag-row').length == 13")
-        assert set(cells(page, "API")) == {"SyncGroup"}
+        page.wait_for_function(
+            "(() => { const n = [...document.querySelectorAll('.ag-row [col-id=API]')]; "
+            "return n.length == 13 && n.every(e => e.innerText.trim() == 'SyncGroup') })()"
+        )
 
         # an exchange has an address of its own; Back and reload work
         first = cells(page, "No")[0]
@@ -88,6 +95,7 @@ def test_a_person_filters_opens_an_exchange_and_goes_back(server: Server) -> Non
         page.keyboard.press("Escape")
         page.keyboard.press("1")
         page.wait_for_selector(".ag-row")
+        loaded(page)
         page.keyboard.press("j")
         page.keyboard.press("j")
         page.keyboard.press("Enter")
@@ -151,11 +159,11 @@ def test_charts_lead_to_exchanges(server: Server) -> None:
         page.wait_for_url("**/exchanges/1")
         visit(server, page, "problems", ".finding")
         page.click(".finding >> nth=0 >> text=Exchanges")
-        page.wait_for_selector(".ag-row")
+        loaded(page)
         assert "conn+%3D%3D" in page.url and cells(page, "API")
         visit(server, page, "versions", ".versions td a")
         page.click(".versions tr:has-text('JoinGroup') td a")
-        page.wait_for_selector(".ag-row")
+        loaded(page)
         assert set(cells(page, "API")) == {"JoinGroup"}
         assert watch.faults == []
 

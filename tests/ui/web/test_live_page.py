@@ -108,7 +108,7 @@ def test_an_attached_proxy_is_shown_live_and_read_only(proxy: Proxy, tmp_path: P
         page.wait_for_selector("text=READ-ONLY")
         grows(page)
         page.goto(server.at("exchanges?filter=api == Produce"))
-        page.click(".ag-row >> nth=0")
+        page.click(".ag-row [col-id=API]:has-text('Produce') >> nth=0")
         page.wait_for_selector(".tree >> text=topic_data")
         for path in ("rules", "held"):
             page.goto(server.at(path))
@@ -163,7 +163,7 @@ def test_a_held_frame_is_edited_and_released(proxy: Proxy, tmp_path: Path) -> No
         page.click("button:has-text('Release all')")
         page.wait_for_selector("text=Nothing is intercepted")
         page.goto(server.at("exchanges?filter=api == Produce and changed"))
-        page.click(".ag-row >> nth=0")
+        page.click(".ag-row [col-id=API]:has-text('Produce') >> nth=0")
         page.wait_for_selector(".reason >> text=edited by hand")
         number = int(page.inner_text(".badge:has-text('#')").removeprefix("#"))
         with open_capture(recording_of(proxy)) as capture:  # the proxy's own record of it

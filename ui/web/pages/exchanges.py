@@ -94,8 +94,8 @@ class _ExchangesPage:
         ui.aggrid(
             {
                 ":defaultColDef": "barnabas.plainColumn", "columnDefs": columns, "rowModelType": "infinite", ":datasource": "barnabas.rows",
-                "cacheBlockSize": 100, "maxBlocksInCache": 4, "maxConcurrentDatasourceRequests": 2, "blockLoadDebounceMillis": 30,
-                "rowHeight": 26, "headerHeight": 28, "rowBuffer": 10, ":getRowClass": "barnabas.rowClass", "animateRows": False,
+                "cacheBlockSize": 200, "maxBlocksInCache": 4, "maxConcurrentDatasourceRequests": 2, "blockLoadDebounceMillis": 30,
+                "rowHeight": 26, "headerHeight": 28, "rowBuffer": 2, ":getRowClass": "barnabas.rowClass", "animateRows": False,
                 ":onRowClicked": "barnabas.open", ":onCellKeyDown": "barnabas.key", ":onGridReady": "barnabas.ready",
                 "enableCellTextSelection": True, "ensureDomOrder": False,
                 "overlayNoRowsTemplate": "No exchange",
