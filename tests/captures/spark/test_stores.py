@@ -127,18 +127,19 @@ def test_a_run_that_was_killed_is_completed(s3: str, captures: Path) -> None:
     before = rows(read(f"{s3}/killed-out/exchanges"))
     # As a kill leaves it: a file's rows are there, and the file is not on the list.
     (first, *_) = (each.path for each in storage.list_files(out / "segments") if each.path.name != "nothing.parquet")
+    files = read(str(first)).num_rows
     first.unlink()
     (out / ".unfinished").write(b"")
     (out / "exchanges/date=2001-01-01/left-000000.parquet").write(b"PAR1")
     (out / folder_lock.LOCK).write(b"somebody")
     with pytest.raises(PipelineError, match=r"s3://fleet/killed-out: another pipeline run is writing there"):
         pipeline.run(pipeline.NO_SPARK, f"{s3}/killed-in", f"{s3}/killed-out", names=["exchanges"])
-    fresh_seconds, pipeline._FRESH_SECONDS = pipeline._FRESH_SECONDS, 0.0
+    fresh_seconds, folder_lock._FRESH_SECONDS = folder_lock._FRESH_SECONDS, 0.0
     try:
         done = pipeline.run(pipeline.NO_SPARK, f"{s3}/killed-in", f"{s3}/killed-out", names=["exchanges"])
     finally:
-        pipeline._FRESH_SECONDS = fresh_seconds
-    assert done.read == 1 and rows(read(f"{s3}/killed-out/exchanges")) == before
+        folder_lock._FRESH_SECONDS = fresh_seconds
+    assert done.read == files and rows(read(f"{s3}/killed-out/exchanges")) == before
 
 
 @pytest.mark.spark
