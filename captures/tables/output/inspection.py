@@ -26,13 +26,17 @@ from ..segments import LAYOUT
 _PACKAGE = __name__.split(".")[0]
 _PLAIN = {
     ("builtins", "set"): set, ("builtins", "frozenset"): frozenset, ("builtins", "bytearray"): bytearray,
-    ("builtins", "complex"): complex,
+    ("builtins", "complex"): complex, ("builtins", "tuple"): tuple,
 }  # fmt: skip
-_OWN = tuple(
-    f"{_PACKAGE}.{name}"
-    for name in ("decoder.", "captures.reading.packet_events", "captures.reading.reindex", "captures.pcap.flows", "captures.recording.index")
-)
-"""Modules of the classes in a state; none of these writes anything."""
+_DECODER = f"{_PACKAGE}.decoder."
+_OF_CAPTURES = {
+    f"{_PACKAGE}.captures.{name}"
+    for name in (
+        "reading.packet_events.Stream", "reading.packet_events.BrokerLegFrame", "reading.events.CarriedEvents",
+        "reading.reindex.Identity", "pcap.flows.Data", "recording.index.LegFrame",
+    )
+}  # fmt: skip
+"""Besides these, a state has classes of the decoder only, which opens no files and no connections."""
 _COLLECTIONS = ("deque", "Counter", "OrderedDict", "defaultdict")
 
 
@@ -86,10 +90,11 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("builtins", "getattr"):
-            return _enum_member  # Python 3.11 pickles members of enums so
+            return _attribute
         if (module, name) in _PLAIN:
             return _PLAIN[module, name]
-        if (module == "collections" and name in _COLLECTIONS) or module.startswith(_OWN):
+        ours = module.startswith(_DECODER) or f"{module}.{name}" in _OF_CAPTURES
+        if ours or (module == "collections" and name in _COLLECTIONS):
             __import__(module)
             found = sys.modules[module]
             for part in name.split("."):
@@ -99,9 +104,12 @@ class _Unpickler(pickle.Unpickler):
         raise StateError(f"{module}.{name} does not belong here")
 
 
-def _enum_member(kind: Any, name: str) -> Enum:
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind[name]
-    raise StateError(f"{kind} is not an enum")
+def _attribute(owner: Any, name: str) -> Any:
+    """What pickles look up by `getattr`: members of enums (Python 3.11), and methods of the detectors' own objects."""
+    if isinstance(owner, type) and issubclass(owner, Enum):
+        return owner[name]
+    if type(owner).__module__.startswith(_DECODER) and not name.startswith("__") and callable(getattr(type(owner), name, None)):
+        return getattr(owner, name)
+    raise StateError(f"{name} of {type(owner).__name__} does not belong here")
 
 

@@ -52,7 +52,7 @@ class RecordingFile(NamedTuple):
     @classmethod
     def of(cls, done: Done, segment: Segment | None) -> RecordingFile:
         where = "" if segment is None else text(segment.path)
-        return cls(done.key, where, f"{done.size} {done.modified_ns} {done.continues}", done.date, done.chunk)
+        return cls(done.key, where, f"{done.size} {done.modified_ns}", done.date, done.chunk)
 
 
 class Recording(NamedTuple):
@@ -120,7 +120,7 @@ def recordings_of(
         inside = tuple(RecordingFile.of(each, segments.get(each.key)) for each in files)
         foreign = any(each.key in segments and segments[each.key].foreign for each in files)
         digest = blake2b(digest_size=16)
-        digest.update(repr([(file.key, file.like, file.date, file.chunk) for file in inside]).encode())
+        digest.update(repr([(file.key, file.like, file.date, file.chunk, each.continues) for file, each in zip(inside, files, strict=True)]).encode())
         digest.update(repr(sorted(brokers.get(capture_id, {}).items())).encode())
         before = made.get(capture_id, ("", ""))
         if digest.hexdigest() != before[0]:

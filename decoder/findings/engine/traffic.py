@@ -58,7 +58,7 @@ class ClientConnection:
     requests: int = 0
     answers: int = 0
     """Responses so far, orphans included."""
-    waiting: dict[int, Exchange] = field(default_factory=dict)
+    waiting: dict[Exchange, Exchange] = field(default_factory=dict)
     """Exchanges without a response, oldest first, by identity."""
     lost: int = 0
     """Bytes that were not captured or could not be read; `gone`: by direction."""
@@ -188,7 +188,7 @@ class Traffic:
         conn.requests += 1
         conn.last_ns = exchange.request_time_ns or conn.last_ns
         waiting = conn.waiting
-        waiting[id(exchange)] = exchange
+        waiting[exchange] = exchange
         if len(waiting) <= 1:
             at = exchange.request_time_ns or 0
             conn.pause_ns, conn.last_activity_ns = at - conn.last_activity_ns if conn.last_activity_ns >= 0 else 0, at
@@ -198,7 +198,7 @@ class Traffic:
         """An exchange is done."""
         conn = self.connection_of(exchange)
         self.at(exchange.response_time_ns)
-        conn.waiting.pop(id(exchange), None)
+        conn.waiting.pop(exchange, None)
         conn.last_ns = exchange.response_time_ns or conn.last_ns
         conn.answers += exchange.response is not None
         if conn.last_activity_ns >= 0 and exchange.state is not State.NO_RESPONSE:

@@ -183,7 +183,7 @@ class Group:
         self.assignments: dict[str, Assignment] = {}
         self.rebalances: deque[Rebalance] = deque(maxlen=64)
         self.rebalance: Rebalance | None = None
-        self.waiting: dict[int, Exchange] = {}
+        self.waiting: dict[Exchange, Exchange] = {}
 
     @property
     def live(self) -> list[Member]:

@@ -41,7 +41,7 @@ def on_request(call: Call) -> None:
 def on_response(call: Call) -> None:
     """The coordinator answered, or never will (`call.answer` is empty)."""
     group, member, now = call.group, call.member, call.answered_ns
-    group.waiting.pop(id(call.exchange), None)
+    group.waiting.pop(call.exchange, None)
     if not call.answer or call.leaves:
         return
     if call.error:
@@ -64,7 +64,7 @@ def on_response(call: Call) -> None:
 def _join(group: Group, call: Call) -> None:
     member, now = call.member, call.asked_ns
     if not call.heartbeat:
-        group.waiting[id(call.exchange)] = call.exchange
+        group.waiting[call.exchange] = call.exchange
     if call.asks_for_an_id:
         return  # whether it joins with this request, the response says: `_joined_without_an_id`
     group.protocol_type = call.asked.get("protocol_type") or group.protocol_type

@@ -34,8 +34,8 @@ class Groups(Model):
         self.call: Call | None = None
         self.ended: list[tuple[Group, Member]] = []
         self._by_id: BoundedDict[str, list[Group]] = BoundedDict(GROUPS)
-        self._open: dict[int, Call] = {}
-        self._on_link: dict[int, dict[tuple[int, str], tuple[Group, Member]]] = {}
+        self._open: dict[Exchange, Call] = {}
+        self._on_link: dict[int, dict[tuple[Group, str], tuple[Group, Member]]] = {}
         self.fetched: BoundedDict[ClientIdentity, int] = BoundedDict(GROUPS)
         """When a client (`ClientConnection.identity`) last sent a Fetch."""
 
@@ -68,7 +68,7 @@ class Groups(Model):
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         self.call = call = read_call(conn, exchange)
         if call is not None:
-            self._open[id(exchange)] = call
+            self._open[exchange] = call
             call.group = self.group(call.group_id, conn.cluster)
             self._find(call)
             group_protocol.on_request(call)
@@ -76,7 +76,7 @@ class Groups(Model):
             self._fetch(conn, exchange)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        self.call = call = self._open.pop(id(exchange), None)
+        self.call = call = self._open.pop(exchange, None)
         if call is not None:
             call.answered()
             member_id = call.answer.get("member_id")
@@ -108,9 +108,9 @@ class Groups(Model):
         if not member.waits and member.live and not member.has_gap:
             call.silence_ns = call.asked_ns - member.seen_ns
         if member.conn is not call.conn:
-            self._on_link.get(member.conn.number, {}).pop((id(group), member.member_id), None)
+            self._on_link.get(member.conn.number, {}).pop((group, member.member_id), None)
         member.conn = call.conn
-        self._on_link.setdefault(call.conn.number, {})[id(group), member.member_id] = group, member
+        self._on_link.setdefault(call.conn.number, {})[group, member.member_id] = group, member
         member.closed_ns, member.lost = 0, call.conn.lost
         member.seen_ns = call.asked_ns
 

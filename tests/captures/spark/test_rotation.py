@@ -14,6 +14,7 @@ from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import pipeline
 from barnabas.captures.tables.columns import json_text
 from barnabas.captures.tables.output.folder import Folder
+from barnabas.captures.tables.output.inspection import Inspection
 from traffic.fleets.rotated import CLUSTER_ID, TOPICS, record, steps
 
 pytest.importorskip("pyarrow")
@@ -121,6 +122,24 @@ def test_tables_are_those_of_an_export(recorded: dict[str, Path], read: Callable
             texts = {column.name for column in columns if column.type == "json"}
             expected = [{c.name: json_text(row[c.name]) if c.name in texts else row[c.name] for c in columns} for row in exported]
             assert sorted(map(repr, expected)) == rows(read(name), table), table
+
+
+def test_the_packets_of_a_segment_are_looked_at_once(
+    recorded: dict[str, Path], read: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For findings, a run goes on from where the last one was."""
+    looked: list[str] = []
+    before = Inspection.read
+    monkeypatch.setattr(Inspection, "read", lambda self, path: looked.append(path.name) or before(self, path))
+    source, output = tmp_path / "captures", tmp_path / "tables"
+    source.mkdir()
+    files = sorted(recorded["fifteen"].glob("*.pcapng"))
+    for some in (files[:3], files[3:4], files[4:]):
+        for file in some:
+            shutil.copy2(file, source)
+        pipeline.run("none", str(source), str(output), names=("findings",))
+    assert looked == [file.name for file in files]
+    assert rows(output, "findings") == rows(read("one"), "findings")
 
 
 def test_run_after_run_gives_what_one_run_gives(recorded: dict[str, Path], read: Callable[[str], Path], tmp_path: Path) -> None:

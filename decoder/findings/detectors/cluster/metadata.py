@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.clusters import Cluster
 from ...engine.counters import BoundedDict, RateCounter, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
@@ -289,7 +290,7 @@ class TopicMadeByAsking(Detector):
     WITHIN_NS = 5 * SECOND
 
     def setup(self) -> None:
-        self._asked: BoundedDict[tuple[int, str], tuple[int, ClientConnection]] = BoundedDict(5000)
+        self._asked: BoundedDict[tuple[Cluster, str], tuple[int, ClientConnection]] = BoundedDict(5000)
         self._made: BoundedDict[str, bool] = BoundedDict(5000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -306,7 +307,7 @@ class TopicMadeByAsking(Detector):
         allowed = message.api_version < 4 or message.values[1]
         time_ns = exchange.response_time_ns or 0
         for topic in topics_of(exchange):
-            key = id(conn.cluster), topic.name
+            key = conn.cluster, topic.name
             if topic.error in UNKNOWN or topic.error == LEADER_NOT_AVAILABLE:
                 if allowed and not asks_for_all(message):
                     self._asked[key] = time_ns, conn

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.clusters import Cluster
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
@@ -65,7 +66,7 @@ class _PartitionHealth(Detector):
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
-        self._clusters: BoundedDict[int, _Unhealthy] = BoundedDict(256)
+        self._clusters: BoundedDict[Cluster, _Unhealthy] = BoundedDict(256)
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
         """Faults last: complete the finding, which is counted already."""
@@ -76,7 +77,7 @@ class _PartitionHealth(Detector):
             return
         root = message.plan.root
         topics, names, at = layout(root)["topics"], layout(root, "topics"), layout(root, "topics", "partitions")
-        cluster = id(conn.cluster)
+        cluster = conn.cluster
         state = self._clusters.get(cluster)
         time_ns, shown, faulty = exchange.response_time_ns or 0, 0, 0
         for topic in message.values[topics] or ():
