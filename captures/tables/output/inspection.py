@@ -17,13 +17,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from .... import __version__
 from ....decoder.connection.events import ConnectionEvent
 from ....decoder.findings import Inspector
 from ...reading.events import CarriedEvents, EventReader
 from ..segments import LAYOUT
 
 _PACKAGE = __name__.split(".")[0]
+# Not imported by name: where the current folder has a folder of the package's name, that hides it from Spark's Python workers.
+_VERSION = getattr(sys.modules[_PACKAGE], "__version__", "")
 _PLAIN = {
     ("builtins", "set"): set, ("builtins", "frozenset"): frozenset, ("builtins", "bytearray"): bytearray,
     ("builtins", "complex"): complex, ("builtins", "tuple"): tuple,
@@ -62,7 +63,7 @@ class Inspection:
 
     def dump(self) -> bytes:
         """The state, from which `load` goes on."""
-        head = json.dumps({"layout": LAYOUT, "version": __version__, "seen": self.seen}).encode()
+        head = json.dumps({"layout": LAYOUT, "version": _VERSION, "seen": self.seen}).encode()
         state = zlib.compress(pickle.dumps((self.inspector, self._carried), pickle.HIGHEST_PROTOCOL), 1)
         return len(head).to_bytes(4, "big") + head + state
 
@@ -73,7 +74,7 @@ class Inspection:
         try:
             size = int.from_bytes(data[:4], "big")
             head = json.loads(data[4 : 4 + size])
-            if head["layout"] != LAYOUT or head["version"] != __version__:
+            if head["layout"] != LAYOUT or head["version"] != _VERSION:
                 raise StateError("another version's")
             made.seen = head["seen"]
             made.inspector, made._carried = _Unpickler(io.BytesIO(zlib.decompress(data[4 + size :]))).load()
