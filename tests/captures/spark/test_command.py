@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,17 @@ def test_run_writes_the_tables(recording: Path, tmp_path: Path, master: str, aro
     steps = [line.split(" s  ", 1)[1] for line in stderr.splitlines()]
     progress = ("looking for names: ", "reading: ", "connections, versions and findings: ")  # on a slow machine
     assert [step.split(",")[0] for step in steps if not step.startswith(progress)] == ["1 file to read", *around]
+
+
+@pytest.mark.slow
+def test_a_folder_of_the_package_s_name_does_no_harm(recording: Path, tmp_path: Path) -> None:
+    """Spark's Python workers find it in the current folder, before the package."""
+    (recording.parent / "barnabas").mkdir()
+    script = Path(sysconfig.get_path("scripts")) / "barnabas"
+    command = [sys.executable, script, "pipeline", "run", recording, "--output", tmp_path / "out", "--tables", "findings"]
+    done = subprocess.run(command, cwd=recording.parent, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "out" / "findings").rglob("*.parquet"))
 
 
 def test_a_dry_run_writes_nothing(recording: Path, tmp_path: Path) -> None:
