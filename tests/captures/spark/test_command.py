@@ -142,7 +142,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["starting Spark", "reading"])
+@pytest.mark.parametrize("step", ["starting Spark", "looking for names"])
 def test_an_interrupt_leaves_nothing_behind(recording: Path, tmp_path: Path, step: str) -> None:
     process = start(recording, tmp_path / "out")
     assert process.stderr is not None

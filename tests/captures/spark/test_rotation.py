@@ -20,6 +20,7 @@ from traffic.fleets.rotated import CLUSTER_ID, TOPICS, record, steps
 pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
 
+pytestmark = pytest.mark.xdist_group("rotation")  # what is recorded and read is shared
 OF_FILES = {"capture_id", "segment", "number", "connection"}
 """Columns that name a file or recording, and numbers that recorders give."""
 SIZES = {"one": 64 << 20, "fifteen": 64_000, "two hundred": 3_400}
