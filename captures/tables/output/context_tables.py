@@ -9,7 +9,6 @@ Files are read for it before any of their rows are written, so that a name is kn
 from __future__ import annotations
 
 import json
-import os
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any, NamedTuple
 
 from ....decoder import Topics
 from ...reading.context import Broker, Context, merged
-from ...reading.storage import Place, Remote, list_files, open_filesystem, stamp
+from ...reading.storage import Place, list_files, open_filesystem, stamp
 from ..bodies import shown_id
 from ..columns import BROKER_ID, CLUSTER, RECORDING, Column, Table, pyarrow
-from .parquet import LANDED, ParquetFile
+from .parquet import LANDED, ParquetFile, put_bytes
 
 TOPICS = Table(
     "topics",
@@ -104,14 +103,7 @@ class ContextTables:
         }
         there = self._folder / LANDED / _CONTEXT / f"{key}.json"
         data = json.dumps(said).encode("utf-8", "surrogatepass")
-        if isinstance(there, Remote):
-            there.write(data)
-            return
-        there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = there.with_name(f".{key}-{os.getpid()}-{os.urandom(4).hex()}")
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-        os.replace(beside, there)
+        put_bytes(self._folder, there, data)
 
     def merge(self, captures: Iterable[str] = (), cluster: str = "") -> set[bytes]:
         """Add to the tables what files say, and that `captures` are of `cluster`. Returns the ids of topics that are new."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from ...reading.storage import Place, open_filesystem, stamp, stamps
 from ..columns import pyarrow
 from ..segments import SEGMENTS
+from .parquet import put_bytes
 
 MANIFEST = ".manifest"
 _COLUMNS = (
@@ -119,14 +119,7 @@ class Manifest:
         columns |= {name: [done[n] for _, done in stamped] for n, name in enumerate(Done._fields)}
         sink = pa.BufferOutputStream()
         parquet.write_table(pa.table(columns), sink, compression="zstd")
-        there = self._folder / MANIFEST
-        if isinstance(there, Path):
-            beside = there.with_name(f"{MANIFEST}.{os.getpid()}")
-            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(sink.getvalue())
-            os.replace(beside, there)
-        else:
-            there.write(sink.getvalue())
+        put_bytes(self._folder, self._folder / MANIFEST, sink.getvalue().to_pybytes())
         self._saved = True
 
     def _read(self, each: _Stamp) -> list[Done]:

@@ -1,4 +1,4 @@
-"""A Parquet file of a table, which appears at its place as a whole."""
+"""Files of a folder of tables, which appear at their places as a whole."""
 
 from __future__ import annotations
 
@@ -20,6 +20,20 @@ _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20
 
 def _is_wide(kind: Any) -> bool:
     return bool(pyarrow().types.is_integer(kind) and kind.bit_width >= 32)
+
+
+def put_bytes(folder: Place, there: Place, data: bytes) -> None:
+    """Write a small file of the folder of tables, which appears at its place as a whole. Raises OSError."""
+    if isinstance(there, Remote):
+        there.write(data)
+        return
+    hidden = Path(str(folder)) / HIDDEN
+    for each in (hidden, there.parent):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = hidden / f"{there.name}-{os.getpid()}-{os.urandom(4).hex()}"
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    os.replace(beside, there)
 
 
 class ParquetFile:

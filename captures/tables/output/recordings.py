@@ -11,7 +11,6 @@ and writes each table as one file, OUTPUT/TABLE/date=DAY/CAPTURE.parquet, by the
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -30,7 +29,7 @@ from ..version_table import PARTIAL_VERSIONS, VERSIONS, versions_of_parts
 from .context_tables import ContextTables
 from .inspection import Inspection, StateError
 from .manifest import Done
-from .parquet import LANDED, ParquetFile
+from .parquet import LANDED, ParquetFile, put_bytes
 
 TABLES = (CONNECTIONS, VERSIONS, FINDINGS)
 """The tables with one file per recording."""
@@ -95,13 +94,7 @@ class Made:
 
     def save(self) -> None:
         """Write it. Raises OSError."""
-        data = json.dumps(self.read()).encode()
-        if isinstance(self._there, Remote):
-            self._there.write(data)
-            return
-        beside = self._there.with_name(f"{_MADE}.{os.getpid()}")
-        beside.write_bytes(data)
-        os.replace(beside, self._there)
+        put_bytes(self._there.parent, self._there, json.dumps(self.read()).encode())
 
 
 def recordings_of(
@@ -161,7 +154,7 @@ class RecordingTables:
             for file in files.values():
                 file.drop()
         if state is not None:  # behind what was made of it: a run that is killed in between makes the same again
-            _put(self._output / LANDED / _STATE / recording.capture_id, state)
+            put_bytes(self._output, self._output / LANDED / _STATE / recording.capture_id, state)
         return notes
 
     def remove(self, capture_id: str, date: str) -> None:
@@ -243,15 +236,3 @@ class RecordingTables:
             made.put(self._output / HAPPENINGS.name / f"date={file.date}" / f"{file.key}.parquet")
         finally:
             made.drop()
-
-
-def _put(there: Place, data: bytes) -> None:
-    if isinstance(there, Remote):
-        there.write(data)
-        return
-    there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = there.with_name(f".{there.name}-{os.getpid()}-{os.urandom(4).hex()}")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-    os.replace(beside, there)
-

@@ -138,10 +138,10 @@ def _changed(rows: Sequence[Row]) -> list[Line]:
     )
     lines = []
     for kind, words, worse in kinds:
-        told = [f"{row['name']} ({cell(row, 'previous')} → {cell(row, 'latest')})" for row in worse]
-        if told:
-            more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-            lines.append(Line(kind, f"{words}: {', '.join(told[:_NAMED])}{more}.", "changes"))
+        texts = [f"{row['name']} ({cell(row, 'previous')} → {cell(row, 'latest')})" for row in worse]
+        if texts:
+            more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+            lines.append(Line(kind, f"{words}: {', '.join(texts[:_NAMED])}{more}.", "changes"))
     clients = [row for row in rows if row["what"] == "requests of a client"]
     for words, column in (("New clients", "previous"), ("Clients that are gone", "latest")):
         if ids := [row["name"] for row in clients if not row[column]]:

@@ -33,7 +33,7 @@ _KEPT = 4096
 _ROWS = 1024
 """Rows between two looks at the clock."""
 _UNREADABLE = OSError, ValueError, BarnabasError
-"""The file is damaged or has changed: whoever opens the row is told."""
+"""The file is damaged or has changed: opening the row shows why."""
 _SAID = {facts.api_key("ApiVersions"): ("client_software_name", "client_software_version"), facts.api_key("SaslHandshake"): ("mechanism",)}
 """Fields of requests that say best what they are about."""
 
