@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import BarnabasError, install
 from ..reading.storage import Place, Remote, open_filesystem
-from ..tables.output.folder import Folder
+from .sources import TableSource, table_sources
 
 
 class MissingDuckDB(BarnabasError, ImportError):
@@ -26,28 +26,24 @@ def duckdb() -> Any:
 
 
 class Duck:
-    """An engine; a context manager. Raises FolderError when there are no tables, MissingDuckDB."""
+    """An engine over one or more folders of tables; a context manager. Raises FolderError when there are none, MissingDuckDB."""
 
-    def __init__(self, path: Place) -> None:
+    def __init__(self, *paths: Place) -> None:
         engine = duckdb()
-        folder = Folder(path)
-        folder.check()
-        self.tables = folder.held()
+        sources = table_sources(paths)
+        self.tables = tuple(sources)
         self._connection = engine.connect()
         # Exact percentiles, by the name that Spark has for them.
         self._connection.execute("CREATE MACRO percentile(x, p) AS quantile_cont(x, p)")
-        for name in self.tables:
-            if isinstance(path, Remote):  # DuckDB would have to be extended for stores; pyarrow knows them
-                from pyarrow import dataset
-
-                places = [open_filesystem(each) for each in folder.paths(name)]
-                found = dataset.dataset([place for _, place in places], filesystem=places[0][0], format="parquet")
-                self._connection.register(name, found)
+        for name, source in sources.items():
+            if any(isinstance(each, Remote) for each in source.files):  # DuckDB would have to be extended for stores; pyarrow knows them
+                self._connection.register(name, _dataset(source))
                 continue
-            files = ", ".join("'" + str(file).replace("'", "''") + "'" for file in folder.paths(name))
-            self._connection.execute(
-                f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{files}], hive_partitioning = false)"
-            )
+            files = ", ".join("'" + str(file).replace("'", "''") + "'" for file in source.files)
+            read = f"read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+            there = {row[0] for row in self._connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
+            columns = (f'{"" if each.name in there else f"CAST(NULL AS {each.arrow}) AS "}"{each.name}"' for each in source.table.chosen())
+            self._connection.execute(f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM {read}")
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         result = self._connection.execute(sql)
@@ -61,3 +57,12 @@ class Duck:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._connection.close()
+
+
+def _dataset(source: TableSource) -> Any:
+    """The files of all stores as one `pyarrow.dataset.Dataset`."""
+    from pyarrow import dataset
+
+    places = [open_filesystem(each) for each in source.files]
+    parts = [dataset.dataset([place], schema=source.schema, filesystem=store, format="parquet") for store, place in places]
+    return dataset.UnionDataset(source.schema, parts)

@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+import re
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ..reading.storage import Place, text
-from ..tables.output.folder import Folder
+from ..reports.sources import TableSource, table_sources
 from . import PipelineError
+from .source import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SPECIAL = re.compile(r"([][{}*?,\\])")
+
 
 class Spark:
-    """An engine. Raises FolderError when there are no tables, PipelineError when Spark cannot read where they are."""
+    """An engine over one or more folders of tables. Raises FolderError when there are none, PipelineError when Spark cannot read where they
+    are."""
 
-    def __init__(self, spark: SparkSession, path: Place) -> None:
-        folder = Folder(path)
-        folder.check()
-        self.tables = folder.held()
+    def __init__(self, spark: SparkSession, *paths: Place) -> None:
         self._spark = spark
-        for name in self.tables:
-            self._view(path / name, name)
+        sources = table_sources(paths)
+        self.tables = tuple(sources)
+        for name, source in sources.items():
+            self._view(name, source)
 
-    def _view(self, place: Place, name: str) -> None:
-        where = text(place).partition("?")[0]
-        if where.startswith("s3://"):
-            where = "s3a" + where[2:]  # Hadoop's name for it
-        try:
-            self._spark.read.parquet(where).createOrReplaceTempView(name)
+    def _view(self, name: str, source: TableSource) -> None:
+        columns = [column.name for column in source.table.chosen()]
+        reader = self._spark.read.schema(ddl(name, columns))
+        try:  # one folder after the other: Spark refuses several with partitions
+            frames = [reader.parquet(_for_spark(place)).select(columns) for place in source.places]
+            reduce(lambda one, other: one.union(other), frames).createOrReplaceTempView(name)
         except Exception as error:  # an AnalysisException or a Py4JJavaError, by the version of Spark
             if "ClassNotFoundException" not in str(error) and "UnsupportedFileSystemException" not in str(error):
                 raise
             raise PipelineError(
-                f"{place}: Spark itself has no file system for that: add Hadoop's (for s3: hadoop-aws) to Spark, or use "
+                f"{next(iter(source.places))}: Spark itself has no file system for that: add Hadoop's (for s3: hadoop-aws) to Spark, or use "
                 "--engine duckdb"
             ) from error
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         return [row.asDict() for row in self._spark.sql(sql).collect()]
+
+
+def _for_spark(place: Place) -> str:
+    """A folder or file by the name that Spark has for it. Paths are patterns for Spark."""
+    where = text(place).partition("?")[0]
+    if where.startswith("s3://"):
+        return "s3a" + where[2:]  # Hadoop's name for it
+    return _SPECIAL.sub(r"\\\1", where)

@@ -50,8 +50,13 @@ def _lock(output: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except (BlockingIOError, PermissionError) as error:
             raise PipelineError(f"{output}: another pipeline run is writing there; wait for it") from error
+        except OSError as error:
+            raise PipelineError(
+                f"{output}: its file system has no locks ({error.strerror}), so a second run could not be refused: choose another "
+                "--output, or mount it with locks (on NFS: version 4, or lockd)"
+            ) from error
         yield
     finally:
         os.close(lock)

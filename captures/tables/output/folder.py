@@ -77,8 +77,8 @@ class Folder:
     # as a whole
 
     def prepare(self) -> None:
-        """Make the folder with empty tables, and clear what a killed run left. Raises FolderError when its tables have
-        other columns, and OSError."""
+        """Make the folder with empty tables, and clear what a killed run left. Tables get the columns that an older version did not
+        have. Raises FolderError when these do not go together, and OSError."""
         if isinstance(self.path, Path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (self.path / HIDDEN).exists():
@@ -101,8 +101,7 @@ class Folder:
             )
         for name in self.names:
             empty = self.path / name / _EMPTY
-            if name in held:
-                self._check(name, empty)
+            if name in held and self._check(name, LAYOUT):
                 continue
             writer = ParquetFile(self.path, _DESCRIBED[name], "nothing")
             writer.close()
@@ -148,25 +147,32 @@ class Folder:
         return tuple(name for name in _DESCRIBED if (self.path / name / _EMPTY).exists())
 
     def check(self) -> None:
-        """FolderError when this is no folder of tables, or when they are of another version."""
+        """FolderError when this is no folder of tables, or when this version cannot read them. Tables of an older one may lack
+        columns."""
         if not self.held():
             raise FolderError(
                 f"{self.path}: it contains no tables; make them with: barnabas pipeline run CAPTURES -o {self.path}"
             )
         for name in self.held():
-            self._check(name, self.path / name / _EMPTY)
+            self._check(name, oldest=1)
 
-    def _check(self, name: str, empty: Place) -> None:
+    def _check(self, name: str, oldest: int) -> bool:
+        """Whether a table has all columns of this version. Raises FolderError if its columns do not mean what they do here, or
+        have other types. `oldest`: the first layout that will do."""
         from pyarrow import parquet
 
-        store, path = open_filesystem(empty)
+        store, path = open_filesystem(self.path / name / _EMPTY)
         found = parquet.read_schema(path, filesystem=store)
-        layout = (found.metadata or {}).get(LAYOUT_KEY, b"?").decode()
-        if layout != str(LAYOUT) or not found.remove_metadata().equals(schema_of(_DESCRIBED[name].chosen())):
+        layout = (found.metadata or {}).get(LAYOUT_KEY, b"").decode()
+        here = {column.name: column.type for column in schema_of(_DESCRIBED[name].chosen())}
+        there = {column.name: column.type for column in found}
+        known = layout.isdigit() and oldest <= int(layout) <= LAYOUT
+        if not known or any(here[column] != there[column] for column in here.keys() & there.keys()):
             raise FolderError(
-                f"{self.path / name} was written by another version of barnabas (layout {layout}, this one writes "
+                f"{self.path / name} was written by another version of barnabas (layout {layout or '?'}, this one writes "
                 f"{LAYOUT}): make the tables again in another --output"
             )
+        return here.keys() <= there.keys()
 
     def done(self) -> dict[str, Done]:
         """The files that were read, by `Segment.key`."""

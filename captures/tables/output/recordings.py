@@ -168,9 +168,10 @@ class RecordingTables:
         (self._output / LANDED / _STATE / capture_id).unlink(missing_ok=True)
 
     def _parts(self, recording: Recording, table: Table) -> Iterator[dict[str, Any]]:
-        """What the files counted, in their order. A chunk without connections has none."""
+        """What the files counted, in their order. A chunk without connections has none; an older version may have counted less."""
         from pyarrow import parquet
 
+        absent = dict.fromkeys(column.name for column in PARTS[table.name].columns)
         for chunk in dict.fromkeys(file.chunk for file in recording.files):
             store, path = open_filesystem(self._output / LANDED / table.name / f"{chunk}.parquet")
             try:
@@ -178,7 +179,8 @@ class RecordingTables:
             except FileNotFoundError:
                 continue
             with opened:
-                yield from parquet.ParquetFile(opened).read().to_pylist()
+                for row in parquet.ParquetFile(opened).read().to_pylist():
+                    yield absent | row
 
     def _parquet(self, table: Table, key: str, rows: Iterable[Mapping[str, Any]]) -> ParquetFile:
         file = ParquetFile(self._output, table, key)

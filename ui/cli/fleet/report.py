@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,11 +37,11 @@ class ReportEngine(StrEnum):
 
 
 def report(
-    directory: Annotated[
-        str,
+    directories: Annotated[
+        list[str],
         typer.Argument(
-            help="Tables that barnabas pipeline made, or captures, for which temporary tables are made. Also s3:// ...",
-            metavar="TABLES|CAPTURES",
+            help="Folders of tables that barnabas pipeline made, or of captures, for which temporary tables are made. Also s3:// ...",
+            metavar="TABLES|CAPTURES...",
         ),
     ],
     against: Annotated[
@@ -77,9 +77,12 @@ def report(
     seconds = amounts.seconds(stretch, "--stretch") if stretch else 0.0
     names = [name.strip() for name in only.split(",") if name.strip()]
     try:
-        there = place(directory)
+        given = list(dict.fromkeys(map(place, directories)))
         _check_installed(by, master, html_file is not None)
-        with _tables(there) as folder, _engine(by, folder, master) as engine:
+        with ExitStack() as stack:
+            folders = [stack.enter_context(_tables(each)) for each in given]
+            engine = stack.enter_context(_engine(by, folders, master))
+            _check_captures(engine)
             made, left_out = make(engine, names, against, seconds)
     except KeyError:
         raise Failure(f"--against {against!r}: unknown release; see: barnabas versions --help") from None
@@ -89,7 +92,7 @@ def report(
     if html_file is not None:
         from .report_page import html
 
-        write_text(html_file, html(made, str(there), left_out), "--html")
+        write_text(html_file, html(made, ", ".join(map(str, given)), left_out), "--html")
     if csv_directory is not None:
         _csv(csv_directory, made)
     if as_json:
@@ -137,18 +140,26 @@ def _check_installed(by: ReportEngine, master: str, drawn: bool) -> None:
 
 
 @contextmanager
-def _engine(by: ReportEngine, folder: Place, master: str) -> Iterator[QueryEngine]:
+def _engine(by: ReportEngine, folders: Sequence[Place], master: str) -> Iterator[QueryEngine]:
     if by is ReportEngine.DUCKDB:
         from ....captures.reports.duck import Duck
 
-        with Duck(folder) as duck:
+        with Duck(*folders) as duck:
             yield duck
         return
     from ....captures.spark.engine import Spark
     from ....captures.spark.session import session
 
     with session(master, quick=True) as spark:
-        yield Spark(spark, folder.absolute() if isinstance(folder, Path) else folder)
+        yield Spark(spark, *(each.absolute() if isinstance(each, Path) else each for each in folders))
+
+
+def _check_captures(engine: QueryEngine) -> None:
+    """Raise Failure if several folders contain the same file of a capture: it would count twice."""
+    if "segments" in engine.tables:
+        twice = "SELECT min(path) AS one, max(path) AS other FROM segments WHERE status <> 'unreadable' GROUP BY capture_id, sequence HAVING count(*) > 1"
+        for row in engine.query(twice):
+            raise Failure(f"several of these folders contain rows of {visible(row['one'])}, which would count twice: report on them separately")
 
 
 def _csv(directory: Path, reports: list[Report]) -> None:
