@@ -11,7 +11,7 @@ ELSEWHERE = {
     "schema import .cache/broker": "tests/ui/cli/protocol/test_schema_import.py",
     "spark://": "tests/captures/spark/test_cluster.py",
     "sc://": "tests/captures/spark/test_connect.py",
-    "s3://": "tests/captures/spark/test_stores.py",
+    "s3://": "tests/captures/spark/output/test_stores.py",
 }
 """The beginning of commands, or where they go, and the tests that do this: in network namespaces, with TLS, on a cluster."""
 
