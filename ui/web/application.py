@@ -21,6 +21,7 @@ from .pages import (
     ladder,
     latency,
     log,
+    partitions,
     problems,
     rules,
     throughput,
@@ -32,7 +33,7 @@ from .site import Site
 from .work import Work
 
 ASSETS = ("page.css", "page.js")
-_PAGES = (exchanges, exchange, connections, ladder, groups, versions, problems, latency, throughput, rules, log, held)
+_PAGES = (exchanges, exchange, connections, ladder, groups, versions, problems, latency, throughput, partitions, rules, log, held)
 _DARK = {"dark": True, "light": False, "mono": False}
 
 

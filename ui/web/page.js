@@ -45,6 +45,7 @@ const barnabas = (() => {
   // --- the list of exchanges --------------------------------------------------------------------------------
   async function ask(start, stop) {
     const wanted = new URLSearchParams({ filter: address().get("filter") ?? "", order: address().get("order") ?? "", start, stop });
+    if (list && list.getColumn("Info")?.isVisible()) wanted.set("info", "1"); // messages are decoded for it
     const answer = await fetch(`${folder}data/rows?${wanted}`);
     if (!answer.ok) throw new Error(await answer.text());
     return answer.json();
@@ -65,6 +66,7 @@ const barnabas = (() => {
     list = p.api;
     const chosen = address().get("columns");
     if (chosen) columns(chosen.split(","), false);
+    else if (innerWidth < 1100 && innerWidth >= 600) list.setColumnsVisible(["Info"], false);
     else if (innerWidth < 600) {
       columns(["No", "Client", "API", "Result"], false);
       list.setColumnWidths([{ key: "No", newWidth: 58 }, { key: "Client", newWidth: 92 }, { key: "API", newWidth: 112 }]);
@@ -74,7 +76,9 @@ const barnabas = (() => {
   function columns(names, kept) {
     const all = list.getColumns().map((c) => c.getColId());
     list.setColumnsVisible(all.filter((name) => !names.includes(name)), false);
+    const asked = list.getColumn("Info")?.isVisible();
     list.setColumnsVisible(names, true);
+    if (kept && !asked && names.includes("Info")) list.purgeInfiniteCache();
     if (kept) remember("columns", names.join(","), false);
   }
   function filter(text, done) {

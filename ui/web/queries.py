@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from ...captures import Row
 from ..tui.model.columns import INFO, TITLES, layout
+from ..tui.model.exchange_info import ExchangeInfos
 from ..tui.model.filter_terms import resolve_filter
-from ..tui.model.rows import RowTints, RowView, SortOrder, row_finder, sort
+from ..tui.model.rows import SORTS, RowTints, RowView, SortOrder, row_finder, sort
 from ..tui.model.session import Session
 from ..tui.model.settings import ScreenSettings
 
@@ -21,7 +22,7 @@ SEARCHED_SECONDS = 10.0
 MOST_ROWS = 1000
 """Rows in one answer."""
 _WIDE = 1000
-COLUMNS = layout(_WIDE, wanted=[title for title in TITLES if title != INFO])
+COLUMNS = layout(_WIDE, wanted=TITLES)
 Json = dict[str, object]
 
 
@@ -35,7 +36,7 @@ class Query(NamedTuple):
     def of(cls, filter: str, order: str) -> Query:
         """From the parameters of an address: ``order=Latency`` or, descending, ``order=-Latency``."""
         title = order.removeprefix("-")
-        return cls(filter.strip(), SortOrder(title, order.startswith("-")) if title in TITLES else None)
+        return cls(filter.strip(), SortOrder(title, order.startswith("-")) if title in SORTS else None)
 
 
 class _Result:
@@ -51,6 +52,7 @@ class Queries:
     def __init__(self, session: Session, settings: ScreenSettings) -> None:
         self._session, self.settings = session, settings
         self._known: OrderedDict[Query, _Result] = OrderedDict()
+        self.infos = ExchangeInfos(session.capture)
         self._tints = RowTints(session.capture, settings.colours)
 
     def filter_of(self, text: str) -> str:
@@ -95,18 +97,20 @@ class Queries:
         view = self.view(query)
         return view.searched / max(len(view.rows), 1) if view.searching else None
 
-    def rows(self, query: Query, start: int, stop: int) -> list[Json]:
-        """Rows `start` to `stop` of the result as JSON."""
+    def rows(self, query: Query, start: int, stop: int, info: bool = False) -> list[Json]:
+        """Rows `start` to `stop` of the result as JSON; with `info`, what they are about: their messages are decoded."""
         view = self.view(query)
-        return [self._json(view.number(at), view.row(at)) for at in range(max(start, 0), min(stop, start + MOST_ROWS, len(view)))]
+        return [self._json(view.number(at), view.row(at), info) for at in range(max(start, 0), min(stop, start + MOST_ROWS, len(view)))]
 
-    def _json(self, number: int, row: Row) -> Json:
+    def _json(self, number: int, row: Row, info: bool) -> Json:
         found: Json = {"row": number + 1}
         for column, _ in COLUMNS:
             text, role = column.cell(number + 1, row)
             found[column.title] = text.strip()
             if column.title == "Result":
                 found["Result_role"] = role
+        if info:
+            found[INFO] = self.infos(row).text
         comment = self._session.marks.comment(row)
         if comment is not None:
             found["mark"] = comment
@@ -117,4 +121,4 @@ class Queries:
 
 def chosen_columns(settings: ScreenSettings) -> Sequence[str]:
     """The titles of the columns that are shown at first."""
-    return settings.columns or tuple(column.title for column, _ in COLUMNS if not column.optional)
+    return settings.columns or tuple(column.title for column, _ in COLUMNS if not column.optional or column.title == INFO)

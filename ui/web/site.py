@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, PlainTextResponse, Response
 
+from ...captures.export import NoProgram
 from ...decoder.values import SchemaSource
 from ..safe import visible
+from ..tui.exchange.exporting import ExportFormat
 from ..tui.model.held_queue import held_cells
 from ..tui.model.session import Session
 from ..tui.model.settings import ScreenSettings
@@ -38,6 +46,7 @@ class Place(NamedTuple):
 PAGES = (
     *(Place(str(number), place.name, place.name.lower()) for number, place in enumerate(PLACES, 1)),
     Place("0", "Throughput", "throughput"),
+    Place("P", "Partitions", "partitions"),
 )
 
 
@@ -170,3 +179,21 @@ def grid(
         },
         auto_size_columns=False, theme="balham",
     ).classes(classes)  # fmt: skip
+
+
+async def download(formats: Sequence[ExportFormat], chosen: int) -> Response:
+    """The file of one of these formats, made now and removed when it was sent; 404 if there is no such format."""
+    if not 0 <= chosen < len(formats):
+        return PlainTextResponse("barnabas: there is no such format\n", 404)
+    format = formats[chosen]
+    folder = tempfile.mkdtemp(prefix="barnabas-export-")
+    path = Path(folder, format.name)
+    remove = BackgroundTask(rmtree, folder, ignore_errors=True)
+    try:
+        await asyncio.to_thread(format.make, path) if format.long else format.make(path)
+    except (NoProgram, ValueError, OSError) as error:
+        return PlainTextResponse(f"barnabas: it cannot be exported: {visible(str(error))}\n", 422, background=remove)
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
+    return FileResponse(path, filename=format.name, media_type="application/octet-stream", background=remove)

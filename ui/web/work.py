@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic, perf_counter
+from typing import Protocol
 
 from ...diagnostics import contained
 from ..tui.model.session import Session
 from ..tui.views.versions import Clients
 from .queries import Queries
-from .traffic import TrafficOverTime
+from .traffic import RecordsOverTime, TrafficOverTime
 
 SLICE_SECONDS = 0.02
 IDLE_SECONDS = 0.1
@@ -24,6 +25,17 @@ SMALL = 5_000
 """Rows up to which a capture is analysed without being asked."""
 
 
+class Counter(Protocol):
+    """What is counted over the rows of a capture."""
+
+    @property
+    def pending(self) -> int:
+        """Rows that have not been counted yet."""
+
+    def step(self, seconds: float) -> None:
+        """Count for about so long."""
+
+
 class Work:
     """Keeps one session up to date for all pages."""
 
@@ -31,11 +43,12 @@ class Work:
         self.session, self.queries = session, queries
         self.clients = Clients(session.capture)
         self.traffic = TrafficOverTime(session.capture)
+        self.records = RecordsOverTime(session.capture)
         self._wanted: dict[str, float] = {}
         self._refreshed = 0.0
 
     def want(self, *names: str) -> None:
-        """Work on "statistics", "analysis", "clients" or "traffic" for a while."""
+        """Work on "statistics", "analysis", "clients", "traffic", "records" or "infos" for a while."""
         for name in names:
             self._wanted[name] = monotonic()
 
@@ -62,18 +75,19 @@ class Work:
             session.refresh()
         until = perf_counter() + SLICE_SECONDS
         more = self.queries.search(SLICE_SECONDS / 2)
-        if self._wants("statistics") and session.statistics.pending:
-            session.statistics.step(max(until - perf_counter(), 0.005))
-            more = more or session.statistics.pending > 0
         if (self._wants("analysis") or len(session.capture.rows()) <= SMALL) and session.analysis.unread:
             session.analysis.step(max(until - perf_counter(), 0.005))
             more = more or (session.analysis.unread and not session.live)
-        if self._wants("traffic") and self.traffic.pending:
-            self.traffic.step(max(until - perf_counter(), 0.005))
-            more = more or self.traffic.pending > 0
-        if self._wants("clients") and self.clients.pending:
-            self.clients.step(max(until - perf_counter(), 0.005))
-            more = more or self.clients.pending > 0
+        counters: tuple[tuple[str, Counter], ...] = (
+            ("statistics", session.statistics), ("traffic", self.traffic), ("clients", self.clients), ("records", self.records)
+        )  # fmt: skip
+        for name, counter in counters:
+            if self._wants(name) and counter.pending:
+                counter.step(max(until - perf_counter(), 0.005))
+                more = more or counter.pending > 0
+        if self._wants("infos") and self.queries.infos.unlearned:
+            self.queries.infos.learn(max(until - perf_counter(), 0.005))
+            more = more or self.queries.infos.unlearned
         return more
 
     def _take(self, answer: object) -> None:

@@ -17,6 +17,9 @@ STEPS = 512
 GONE = 64
 """Members of a group kept after they left."""
 
+ASSIGNMENTS = 32
+"""Assignments of a member that are kept."""
+
 Assignment = dict[str, tuple[int, ...]]
 """Partitions by topic."""
 
@@ -63,12 +66,19 @@ class Moment(NamedTuple):
     code: int = 0
 
 
+class GivenAssignment(NamedTuple):
+    """What a member was given, and when it got to know."""
+
+    time_ns: int
+    partitions: Assignment
+
+
 class Member:
     """A member of a group.
 
     Times are nanoseconds since the epoch, 0 for never; timeouts are milliseconds as the member or its coordinator
     sent them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `assignment`: None as
-    long as none was seen. `topics`: what it subscribes to, None if unknown.
+    long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it subscribes to, None if unknown.
     """
 
     def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:
@@ -84,6 +94,7 @@ class Member:
         self.first_ns = self.seen_ns = time_ns
         self.lost = conn.lost
         self.synced_ns = self.heartbeat_ns = self.gone_ns = self.closed_ns = 0
+        self.assigned: deque[GivenAssignment] = deque(maxlen=ASSIGNMENTS)
         self.timeline: deque[Moment] = deque(maxlen=STEPS)
 
     @property
@@ -111,6 +122,13 @@ class Member:
     def streams(self) -> bool:
         """Whether it is a Kafka Streams thread."""
         return "stream" in self.assignors or self.protocol == "streams"
+
+    def assign(self, time_ns: int, partitions: Assignment | None) -> None:
+        """It was given these partitions; None: they cannot be read."""
+        last = self.assigned[-1] if self.assigned else None
+        if partitions is not None and (last is None or partitions != last.partitions or last.time_ns < self.gone_ns):
+            self.assigned.append(GivenAssignment(time_ns, partitions))
+        self.assignment = partitions
 
     def step(self, time_ns: int, step: Step, code: int = 0) -> None:
         """Add to the timeline."""

@@ -53,7 +53,7 @@ def on_response(call: Call) -> None:
     elif call.api == "SyncGroup":
         member.state, member.synced_ns, member.seen_ns = MemberState.STABLE, now, now
         member.step(now, Step.SYNCED)
-        member.assignment = _assignment(call.answer["assignment"], group.protocol_type)
+        member.assign(now, _assignment(call.answer["assignment"], group.protocol_type))
         last = group.last_formed()
         if last is not None:
             last.synced_ns = max(last.synced_ns, now)
@@ -194,10 +194,8 @@ def _heartbeat(group: Group, call: Call, member: Member) -> None:
     if answer.get("assignment") is not None and message is not None:
         member.synced_ns = now
         member.step(now, Step.SYNCED)
-        member.assignment = {
-            topic_name(call.exchange, row["topic_id"].bytes): tuple(row["partitions"] or ())
-            for row in message["assignment"]["topic_partitions"] or ()
-        }
+        given = message["assignment"]["topic_partitions"] or ()
+        member.assign(now, {topic_name(call.exchange, row["topic_id"].bytes): tuple(row["partitions"] or ()) for row in given})
 
 
 def _configure(member: Member, call: Call) -> None:

@@ -2,7 +2,8 @@
 
     PYTHONPATH=tests python -m docs.site.pictures         (make pictures)
 
-`docs/demo.svg` moves: it shows one screen after the other, by CSS alone.
+`docs/demo.svg` moves: it shows one screen after the other, by CSS alone. The diagrams are those of the pages (`barnabas ui --web`), drawn
+as SVG by their own library, in Chromium.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from pathlib import Path
 from barnabas.captures import open_capture
 from barnabas.ui.tui.screenshot import screenshot
 from docs.pages import ROOT
+from harness.browsing.chromium import browser
+from harness.browsing.pages import Server, serving
 
 DOCS = ROOT / "docs"
 SECONDS = 3.0
 """How long each screen of the moving picture is shown."""
 SIZE = (110, 28)
+WIDTH = 1000
+"""Pixels of a diagram."""
 DEMO: tuple[tuple[str, ...], ...] = (
     (),  # the list of exchanges
     ("slash", *"api", "space", "equals_sign", "equals_sign", "space", *"Produce", "enter"),  # filtered
@@ -32,6 +37,28 @@ DEMO: tuple[tuple[str, ...], ...] = (
     ("6",),  # latency
 )
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+
+
+DRAW = """async ([selector, width, height]) => {
+  const { echarts } = await import("nicegui-echart");
+  const shown = getElement(Number(document.querySelector(selector).id.slice(1))).chart.getOption();
+  const drawn = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
+  drawn.setOption({ ...shown, dataZoom: shown.dataZoom.filter((each) => each.type === "inside") });
+  return drawn.renderToSVGString();
+}"""
+
+
+def diagram(server: Server, path: str, *charts: tuple[str, int]) -> str:
+    """One SVG with the charts of a page, each given by its selector and height in pixels, one below the other."""
+    with browser() as page:
+        page.goto(server.at(path))
+        parts, top = [], 0
+        for selector, height in charts:
+            page.wait_for_selector(f"{selector} canvas")
+            drawn = page.evaluate(DRAW, [selector, WIDTH, height])
+            parts.append(f'<svg y="{top}" width="{WIDTH}" height="{height}"{drawn[drawn.index(" viewBox") :]}')
+            top += height
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}">\n' + "\n".join(parts) + "\n</svg>\n"
 
 
 def moving(frames: Sequence[str]) -> str:
@@ -64,6 +91,9 @@ def main() -> None:
             (DOCS / "screenshot.svg").write_text(shot(), "utf-8")
             (DOCS / "screenshot-latency.svg").write_text(shot("6"), "utf-8")
             (DOCS / "demo.svg").write_text(moving([shot(*keys, size=SIZE) for keys in DEMO]), "utf-8")
+        with serving(Path(folder), recording) as server:
+            (DOCS / "diagram-ladder.svg").write_text(diagram(server, "ladder?filter=client == billing-1", (".ladder", 560)), "utf-8")
+            (DOCS / "diagram-group.svg").write_text(diagram(server, "groups/billing", (".gantt", 190), (".assignments", 230)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from harness.browsing.pages import Server, serving
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
 PAGES = {
     "exchanges": ".ag-row", "exchanges/15": ".tree", "exchanges/20/compare": ".page", "connections": ".ag-row", "connections?by=client": ".ag-row",
-    "ladder": "canvas", "ladder?scale=time": "canvas", "groups": ".ag-row", "groups/jobs-3796": ".gantt canvas", "versions?against=4.0": ".versions td",
-    "problems": ".finding", "latency": ".heat canvas", "latency?api=waits": ".ag-row", "throughput": ".throughput canvas", "rules": ".note",
+    "ladder": "canvas", "ladder?scale=time": "canvas", "groups": ".ag-row", "groups/jobs-3796": ".assignments canvas", "versions?against=4.0": ".versions td",
+    "problems": ".finding", "latency": ".heat canvas", "latency?api=waits": ".ag-row", "throughput": ".throughput canvas", "throughput?what=produced": ".throughput canvas",
+    "partitions": ".ag-row", "rules": ".note",
     "log": ".note", "held": ".note",
 }  # fmt: skip
 """Every page of the recording, and what is there when it is complete."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import re
 import signal
@@ -181,6 +182,46 @@ def test_an_exchange_is_downloaded_without_the_values_of_its_records(story_path:
 
     with serving(tmp_path, story_path) as server:
         asyncio.run(go(server))
+
+
+def test_the_list_is_downloaded_as_it_is_filtered(server: Server, tmp_path: Path) -> None:
+    with open_capture(STORM) as capture:
+        expected = [row.correlation_id for row in capture.rows() if row.error]
+
+    async def go() -> None:
+        async with Requests(server) as requests:
+            await requests.enter()
+
+            async def get(format: int, filter: str) -> tuple[int, bytes]:
+                address = f"{server.base}{requests.folder}exchanges/files/{format}"
+                async with requests.http.get(address, params={"filter": filter}) as answer:
+                    return answer.status, await answer.read()
+
+            (tmp_path / "part.pcapng").write_bytes((await get(0, "err"))[1])
+            with open_capture(tmp_path / "part.pcapng") as part:
+                assert [row.correlation_id for row in part.rows() if row.error] == expected
+            lines = (await get(1, "err"))[1].decode().splitlines()
+            assert [json.loads(line)["correlation_id"] for line in lines] == expected
+            table = list(csv.DictReader((await get(2, "err"))[1].decode().splitlines()))
+            assert [int(row["correlation_id"]) for row in table] == expected
+            assert len((await get(1, ""))[1].splitlines()) == 97
+            assert (await get(3, ""))[0] == 404 and (await get(1, "err =="))[0] == 400
+
+    asyncio.run(go())
+
+
+def test_rows_say_what_they_are_about_when_asked(server: Server) -> None:
+    async def go() -> None:
+        async with Requests(server) as requests:
+            await requests.enter()
+            for info in ("", "1"):
+                address = f"{server.base}{requests.folder}data/rows?stop=97&info={info}"
+                async with requests.http.get(address) as answer:
+                    rows = json.loads(await answer.text())["rows"]
+                joins = {row["Info"] for row in rows if row["API"] == "JoinGroup"}
+                assert joins == ({"group jobs-3796"} if info else {""})
+
+    asyncio.run(go())
 
 
 # --- how it ends -------------------------------------------------------------------------------------------

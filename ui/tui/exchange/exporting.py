@@ -58,11 +58,20 @@ def export_formats(capture: Capture, row: Row, exchange: Exchange, values: bool,
         ExportFormat("this exchange as a capture", f"exchange-{number}.pcapng",
              lambda path: _cut(capture.path, path, numbers=(number, number)), True),
     ]  # fmt: skip
+    return [*found, *list_formats(capture, shown, count)]
+
+
+def list_formats(capture: Capture, shown: str, count: int) -> list[ExportFormat]:
+    """The formats for the `count` exchanges that the filter `shown` selects ("": all)."""
     words = f"the {count:,} exchanges shown" if shown else f"all {count:,} exchanges"
+
+    def rows(format: Format) -> Callable[[Path], str]:
+        return lambda path: _rows(capture.path, path, shown, format)
+
     return [
-        *found,
         ExportFormat(f"{words} as a capture", "exchanges.pcapng", lambda path: _cut(capture.path, path, shown=shown), True),
-        ExportFormat(f"{words} as JSON lines", "exchanges.jsonl", lambda path: _rows(capture.path, path, shown), True),
+        ExportFormat(f"{words} as JSON lines", "exchanges.jsonl", rows(Format.JSONL), True),
+        ExportFormat(f"{words} as CSV", "exchanges.csv", rows(Format.CSV), True),
     ]
 
 
@@ -82,14 +91,14 @@ def _cut(source: Path, target: Path, numbers: tuple[int, int] | None = None, sho
     return f"{found.exchanges:,} exchange{'' if found.exchanges == 1 else 's'}, with the start of their connections"
 
 
-def _rows(source: Path, target: Path, shown: str) -> str:
+def _rows(source: Path, target: Path, shown: str, format: Format) -> str:
     from ....captures import tables
 
     table = tables.described("exchanges")
     options = tables.Options(table, table.chosen())
     with open_capture(source) as capture, written(target, force=True) as file:
         rows = tables.Rows(capture, options, compile(shown, zone=zone()) if shown else None)
-        return f"{write(file, Format.JSONL, rows, options.columns):,} exchanges"
+        return f"{write(file, format, rows, options.columns):,} exchanges"
 
 
 def export(screen: AppScreen[Any], ways: list[ExportFormat]) -> None:

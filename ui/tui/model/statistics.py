@@ -48,6 +48,32 @@ class LatencyStep(NamedTuple):
     exchanges: int
 
 
+class LatencySteps:
+    """Latencies of exchanges in the steps of `EDGES`. `counts`: by step, the first below `EDGES[0]`."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts = array("Q", bytes(8 * (len(EDGES) + 1)))
+
+    def add(self, ns: int) -> None:
+        """Count one."""
+        self.counts[bisect_right(EDGES, ns)] += 1
+
+    def take(self, other: LatencySteps) -> None:
+        """Add others."""
+        for at, count in enumerate(other.counts):
+            self.counts[at] += count
+
+    def steps(self) -> list[LatencyStep]:
+        """The steps from the fastest exchange to the slowest one."""
+        used = [at for at, count in enumerate(self.counts) if count]
+        if not used:
+            return []
+        edges = (0, *EDGES, 10 * EDGES[-3])
+        return [LatencyStep(edges[at], edges[at + 1], self.counts[at]) for at in range(used[0], used[-1] + 1)]
+
+
 class Histogram:
     """Latencies of exchanges in buckets, eight per doubling, and in the steps of `EDGES`."""
 
@@ -55,13 +81,13 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts = array("Q", bytes(8 * BUCKETS))
-        self._steps = array("Q", bytes(8 * (len(EDGES) + 1)))
+        self._steps = LatencySteps()
         self.count = self.highest = 0
 
     def add(self, ns: int) -> None:
         """Count one."""
         self.counts[bucket(ns)] += 1
-        self._steps[bisect_right(EDGES, ns)] += 1
+        self._steps.add(ns)
         self.count += 1
         self.highest = max(self.highest, ns)
 
@@ -74,14 +100,9 @@ class Histogram:
                 return min(bucket_ns(index + 1), self.highest)
         return None
 
-
     def steps(self) -> list[LatencyStep]:
         """The steps from the fastest exchange to the slowest one."""
-        used = [at for at, count in enumerate(self._steps) if count]
-        if not used:
-            return []
-        edges = (0, *EDGES, 10 * EDGES[-3])
-        return [LatencyStep(edges[at], edges[at + 1], self._steps[at]) for at in range(used[0], used[-1] + 1)]
+        return self._steps.steps()
 
 
 class Bin:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from fastapi import Request, Response
@@ -15,7 +13,6 @@ from nicegui.events import GenericEventArguments
 
 from ....captures import Row
 from ....captures.diff.field_pairs import pairs
-from ....captures.export import NoProgram
 from ....decoder.filter import FilterError
 from ....decoder.reference.fields import INDEX, describe_field
 from ....errors import BarnabasError
@@ -35,7 +32,7 @@ from ...tui.widgets.field_tree import Tree, field_at
 from ...tui.widgets.palette import DARK
 from ..markup import hex_html, tree_html
 from ..queries import Query
-from ..site import Site, button, link, note, text
+from ..site import Site, button, download, link, note, text
 
 MOST_RECORDS = 500
 """Records that are shown in full."""
@@ -67,17 +64,7 @@ def register(site: Site) -> None:
             return Response("barnabas: there is no such exchange\n", 404, media_type="text/plain")
         capture = site.session.capture
         formats = export_formats(capture, row, capture.exchange(row), bool(values), "", 1)[:_FORMATS]
-        if not 0 <= format < len(formats):
-            return Response("barnabas: there is no such format\n", 404, media_type="text/plain")
-        chosen = formats[format]
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, chosen.name)
-            try:
-                await asyncio.to_thread(chosen.make, path) if chosen.long else chosen.make(path)
-            except (NoProgram, ValueError, OSError) as error:
-                return Response(f"barnabas: it cannot be exported: {visible(str(error))}\n", 422, media_type="text/plain")
-            attached = {"Content-Disposition": f'attachment; filename="{chosen.name}"'}
-            return Response(path.read_bytes(), headers=attached, media_type="application/octet-stream")
+        return await download(formats, format)
 
 
 _FORMATS = 5

@@ -12,16 +12,20 @@ from nicegui.events import GenericEventArguments
 from ....decoder.filter import Candidate, FilterError, complete
 from ...safe import visible
 from ...times import heading
+from ...tui.exchange.exporting import list_formats
 from ...tui.model.columns import COLUMNS as EVERY
+from ...tui.model.columns import INFO
 from ...tui.model.filter_terms import PROBLEMS, cell_term, combine, negate
-from ...tui.model.rows import is_slow
+from ...tui.model.rows import SORTS, is_slow
 from ..queries import COLUMNS, Query, chosen_columns
-from ..site import Site, button, link, text
+from ..site import Site, button, download, link, text
 
 GREW_SECONDS = 0.5
 CANDIDATES = 12
 _CELL = 8.2
 """Pixels of a letter in the table."""
+_CELLS = {"Client": 14, "API": 17}
+"""Letters of columns that have other widths here."""
 _TYPED = "(event) => emit({text: event.target.value, at: event.target.selectionStart})"
 _COMPLETE = "(event) => { event.preventDefault(); emit({text: event.target.value, at: event.target.selectionStart}) }"
 
@@ -30,14 +34,24 @@ def register(site: Site) -> None:
     """Add the pages and the data that their table asks for."""
 
     @app.get("/data/rows")
-    def rows(filter: str = "", order: str = "", start: int = 0, stop: int = 100) -> Response:
+    def rows(filter: str = "", order: str = "", start: int = 0, stop: int = 100, info: str = "") -> Response:
         query = Query.of(filter, order)
         try:
             view = site.queries.view(query)
         except FilterError as error:
             return Response(str(error), 400, media_type="text/plain")
-        found = {"total": len(view), "rows": site.queries.rows(query, start, stop)}
+        if info:
+            site.work.want("infos")
+        found = {"total": len(view), "rows": site.queries.rows(query, start, stop, bool(info))}
         return Response(json.dumps(found), media_type="application/json")
+
+    @app.get("/exchanges/files/{format}")
+    async def file(format: int, filter: str = "") -> Response:
+        try:
+            shown = site.queries.filter_of(filter)
+        except FilterError as error:
+            return Response(f"barnabas: {visible(str(error))}\n", 400, media_type="text/plain")
+        return await download(list_formats(site.session.capture, shown, 0), format)
 
     @ui.page("/")
     @ui.page("/exchanges")
@@ -66,6 +80,7 @@ class _ExchangesPage:
             link("Ladder", site.url("ladder", filter=self.filter)).classes("button").props('data-key=S title="As a ladder diagram"')
             if site.session.live:
                 button("Follow", "Stay on the newest row").classes("follow").props("data-script=follow data-key=F")
+            button("Export", "Download these exchanges").props("data-key=x").on("click", self._export)
             button("Columns", "Choose columns").props("data-key=c").on("click", self._choose_columns)
             self.count = text("", "muted")
         self.hints = ui.element("div").classes("hints")
@@ -84,11 +99,13 @@ class _ExchangesPage:
         columns = []
         for column, width in COLUMNS:
             title = column.title
+            if title == INFO and not self.site.session.capture.has_frames:
+                continue
             columns.append({
                 **({":cellClass": "barnabas.resultClass"} if title == "Result" else {}),
                 "field": title, "headerName": heading(title) if column.field == "time" else title, "hide": title not in wanted,
-                "width": round(max(width, len(title) + 2, 18 if title == "API" else 0) * _CELL) + 22,
-                "flex": 1 if title == "Result" else None, "minWidth": 70, "type": "rightAligned" if title in right else None,
+                "width": round(max(_CELLS.get(title, width), len(title) + 1) * _CELL) + 22,
+                "flex": {"Result": 2, INFO: 3}.get(title), "minWidth": {"Result": 150, INFO: 170}.get(title, 52), "sortable": title in SORTS, "type": "rightAligned" if title in right else None,
                 "initialSort": None if sorted_by is None or sorted_by.title != title else "desc" if sorted_by.descending else "asc",
             })  # fmt: skip
         ui.aggrid(
@@ -188,11 +205,23 @@ class _ExchangesPage:
         """Only, or without, the rows with the value of a cell."""
         row = self.site.session.capture.rows()[int(event.args["row"]) - 1]
         field = next((column.field for column, _ in COLUMNS if column.title == event.args["column"]), "")
-        if not (term := cell_term(row, field)):
+        if not (term := self.site.queries.infos(row).term if field == "info" else cell_term(row, field)):
             ui.notify("There is no filter for this column.")
             return
         wanted = combine(self.filter, negate(term) if event.args["hide"] else term)
         self.site.go(self.site.exchanges(wanted))
+
+    def _export(self) -> None:
+        try:
+            shown, count = self.site.queries.filter_of(self.filter), len(self.site.queries.view(Query(self.filter)))
+        except FilterError:
+            return
+        with ui.dialog() as dialog, ui.card():
+            text("JSON lines and CSV have a line for each exchange; a capture has the messages, as they were recorded.", "muted", "p")
+            for at, each in enumerate(list_formats(self.site.session.capture, shown, count)):
+                link(each.words, self.site.url(f"exchanges/files/{at}", filter=self.filter)).props(f"download={each.name}")
+            ui.button("Close", on_click=dialog.close)
+        dialog.open()
 
     def _choose_columns(self) -> None:
         chosen = set(chosen_columns(self.site.settings))

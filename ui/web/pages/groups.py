@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from fastapi import Request
 from nicegui import ui
 from nicegui.events import EChartPointClickEventArguments
 
-from ....decoder.findings.models.group import Group, Member, Step
+from ....decoder.findings.models.group import Assignment, Group, Member, Step
 from ....decoder.schema import facts
 from ...safe import visible
-from ...times import clock
+from ...times import clock, clock_ms
 from ...tui.model.columns import duration
 from ...tui.model.filter_terms import quoted
-from ..charts import AXIS, BLUE, GREEN, GREY, LEGEND, ORANGE, RED, TOOLTIP, VIOLET, Options, zoom
+from ..charts import AXIS, BLUE, GREEN, GREY, LEGEND, ORANGE, RED, TOOLTIP, VIOLET, Options, times_axis, zoom
 from ..site import TICK_SECONDS, Site, grid, note, text
 
 _COLUMNS = (
@@ -26,14 +28,17 @@ _COLUMNS = (
     {"field": "protocol", "headerName": "Protocol", "width": 110},
     {"field": "assignor", "headerName": "Assignor", "width": 200},
 )
-COLOURS = {"joining": BLUE, "joined": VIOLET, "syncing": ORANGE, "stable": GREEN, "rebalancing": RED}
-"""Of a member's states in the diagram."""
+COLOURS = {"joining": BLUE, "joined": VIOLET, "syncing": ORANGE, "stable": GREEN, "revoking": RED}
+"""Of a member's states in the diagram. Revoking: it was told of the rebalance and has not joined again."""
 _AFTER = {
     Step.JOIN: "joining", Step.JOINED: "joined", Step.SYNC: "syncing", Step.SYNCED: "stable", Step.HEARTBEAT: "stable", Step.COMMIT: "stable",
-    Step.REBALANCE: "rebalancing",
+    Step.REBALANCE: "revoking",
 }  # fmt: skip
 _ENDS = {Step.LEAVE: "left", Step.CLOSED: "its connection ended", Step.DROPPED: "dropped"}
 MOST_REBALANCES = 50
+MOST_PARTITIONS = 60
+"""Partitions of one diagram: those that changed hands the most often."""
+_MEMBER_COLOURS = (BLUE, ORANGE, GREEN, VIOLET, RED, "#b0a020", "#3fb5b5", "#d06fa8", "#8d6e4f", "#6f7fd0")
 
 
 def register(site: Site) -> None:
@@ -120,11 +125,11 @@ def gantt(group: Group, now_ns: int) -> Options:
     points: dict[str, list[Options]] = {"error": [], "end": []}
     for at, member in enumerate(members):
         for span in spans(member, now_ns):
-            start, end = span.start_ns / 1e6, max(span.end_ns / 1e6, span.start_ns / 1e6 + 1)
+            start, end = _bar(span.start_ns, span.end_ns)
             words = f"{names[at]}\n{span.state} {duration(span.end_ns - span.start_ns)}, from {clock(span.start_ns)}"
             bars[span.state].append({"coords": [[start, at], [end, at]], "value": words, "connection": member.conn.number})
         for moment in member.timeline:
-            where = [moment.time_ns / 1e6, at]
+            where = [_ms(moment.time_ns), at]
             if moment.step is Step.ERROR:
                 name = f"{facts.error_name(moment.code)} at {clock(moment.time_ns)}"
                 points["error"].append({"value": where, "name": f"{names[at]}\n{name}", "connection": member.conn.number})
@@ -145,13 +150,90 @@ def gantt(group: Group, now_ns: int) -> Options:
             "z": 5, "tooltip": {"formatter": "{b}"}, "itemStyle": {"opacity": 1, "borderColor": "#fff", "borderWidth": 1},
         })  # fmt: skip
     first = min((m.first_ns for m in members), default=now_ns)
+    return _over_time(names, series, first, now_ns)
+
+
+def _over_time(names: list[str], series: list[Options], first_ns: int, now_ns: int) -> Options:
+    """Bars over time, a line for each name, as ECharts has it. Its zone is UTC, so it gets what the clock shows."""
+    start, end = _bar(first_ns, now_ns)
+    width = 126
     return {
-        "animation": False, "tooltip": TOOLTIP, "legend": LEGEND, "grid": {"left": 12, "right": 20, "top": 30, "bottom": 46, "containLabel": True},
-        "xAxis": AXIS | {"type": "time", "min": first / 1e6, "max": max(now_ns / 1e6, first / 1e6 + 1), "axisLabel": AXIS["axisLabel"] | {"hideOverlap": True}},
+        "animation": False, "tooltip": TOOLTIP, "legend": LEGEND, "grid": {"left": width + 20, "right": 36, "top": 30, "bottom": 66},
+        "xAxis": times_axis() | {"type": "time", "min": start, "max": end, "axisLabel": AXIS["axisLabel"] | {"hideOverlap": True}},
         "yAxis": AXIS | {"type": "category", "data": names, "inverse": True, "splitLine": {"show": True, "lineStyle": {"color": GREY, "opacity": 0.2}},
-                         "axisLabel": AXIS["axisLabel"] | {"width": 150, "overflow": "truncate"}},
+                         "axisLabel": AXIS["axisLabel"] | {"width": width, "overflow": "truncate", "interval": 0}},
         "useUTC": True, "dataZoom": zoom("x", "none"), "series": series,
     }  # fmt: skip
+
+
+def _ms(time_ns: int) -> float:
+    try:
+        return clock_ms(time_ns)
+    except ValueError:  # a time out of range
+        return time_ns / 1e6
+
+
+def _bar(start_ns: int, end_ns: int) -> tuple[float, float]:
+    """Where a bar starts and ends: it is at least a millisecond long."""
+    start = _ms(start_ns)
+    return start, max(_ms(end_ns), start + 1)
+
+
+class Owned(NamedTuple):
+    """A partition that a member was assigned, from when to when."""
+
+    topic: str
+    partition: int
+    member: Member
+    start_ns: int
+    end_ns: int
+
+
+def owned(group: Group, now_ns: int) -> list[Owned]:
+    """Who was assigned which partitions when: until it was given others, left, was dropped, or its connection ended."""
+    found: list[Owned] = []
+    for member in group.members.values():
+        open_at: dict[tuple[str, int], int] = {}
+
+        def end(at_ns: int, still: Container[tuple[str, int]] = (), member: Member = member, since: dict[tuple[str, int], int] = open_at) -> None:
+            for each in [each for each in since if each not in still]:
+                found.append(Owned(*each, member, since.pop(each), at_ns))
+
+        left = [moment.time_ns for moment in member.timeline if moment.step in (Step.LEAVE, Step.DROPPED)]
+        ends = [*left, *(each for each in (member.gone_ns, member.closed_ns) if each)]
+        changes: list[tuple[int, Assignment | None]] = [*((each, None) for each in ends), *member.assigned]
+        for time_ns, given in sorted(changes, key=lambda change: change[0]):
+            now = {(topic, number) for topic, numbers in (given or {}).items() for number in numbers}
+            end(time_ns, now)
+            for each in now:
+                open_at.setdefault(each, time_ns)
+        end(now_ns)
+    return found
+
+
+def assignments(group: Group, now_ns: int) -> Options | None:
+    """A diagram of who was assigned each partition over time, as ECharts has it; None if no assignment was seen."""
+    periods = owned(group, now_ns)
+    if not periods:
+        return None
+    changes = Counter((each.topic, each.partition) for each in periods)
+    chosen = sorted(sorted(changes, key=lambda each: -changes[each])[:MOST_PARTITIONS])
+    place = {each: at for at, each in enumerate(chosen)}
+    members = sorted({id(each.member): each.member for each in periods}.values(), key=lambda member: member.first_ns)
+    series: list[Options] = []
+    for number, member in enumerate(members):
+        name, color, data = f"{_name(member)} {number + 1}", _MEMBER_COLOURS[number % len(_MEMBER_COLOURS)], []
+        for each in periods:
+            if each.member is member and (at := place.get((each.topic, each.partition))) is not None:
+                start, end = _bar(each.start_ns, each.end_ns)
+                words = f"{visible(each.topic)}-{each.partition}\n{name}, {duration(each.end_ns - each.start_ns)}, from {clock(each.start_ns)}"
+                data.append({"coords": [[start, at], [end, at]], "value": words, "connection": member.conn.number})
+        series.append({
+            "name": name, "type": "lines", "coordinateSystem": "cartesian2d", "data": data, "color": color, "clip": True,
+            "lineStyle": {"width": max(3, min(12, 360 // len(chosen))), "opacity": 0.9, "color": color}, "tooltip": {"formatter": "{c}"},
+        })  # fmt: skip
+    first = min(member.first_ns for member in group.members.values())
+    return _over_time([f"{visible(topic)}-{number}" for topic, number in chosen], series, first, now_ns)
 
 
 def _name(member: Member) -> str:
@@ -200,6 +282,14 @@ def _group_parts(site: Site, group: Group) -> None:
 
     height = min(max(40 * len(group.members) + 110, 200), 620)
     ui.echart(gantt(group, now), on_point_click=opened).style(f"width: 100%; height: {height}px; flex: none").classes("gantt")
+    given = assignments(group, now)
+    if given is not None:
+        text("Partitions and their members", "", "h2")
+        lines = len(given["yAxis"]["data"])
+        ui.echart(given, on_point_click=opened).style(f"width: 100%; height: {22 * lines + 100}px; flex: none").classes("assignments")
+        more = len({(each.topic, each.partition) for each in owned(group, now)}) - lines
+        if more > 0:
+            text(f"{more:,} more partitions are not shown: they changed hands less often.", "muted", "p")
     for finding in [f for f in result.findings if f.about.get("group") == group.id]:
         text(f"! {visible(finding.id)}: {visible(finding.seen)}", "error", "p")
     text("Members and their partitions now", "", "h2")
@@ -208,8 +298,8 @@ def _group_parts(site: Site, group: Group) -> None:
             for title in ("Member", "State", "Last seen", "Partitions"):
                 text(title, tag="th")
         for member in sorted(group.members.values(), key=lambda m: (not m.live, m.first_ns)):
-            given = member.assignment
-            parts = "unknown" if given is None else ", ".join(f"{visible(t)}: {' '.join(map(str, p))}" for t, p in given.items()) or "none"
+            held = member.assignment
+            parts = "unknown" if held is None else ", ".join(f"{visible(t)}: {' '.join(map(str, p))}" for t, p in held.items()) or "none"
             with ui.element("tr").classes("" if member.live else "muted"):
                 for words in (f"{_name(member)} ({visible(member.member_id)[-12:]})", str(member.state), clock(member.seen_ns), parts):
                     text(words, tag="td")

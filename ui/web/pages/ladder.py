@@ -1,7 +1,7 @@
 """Exchanges as a ladder diagram: a line for each client and broker, an arrow for each message, time from top to bottom.
 
 Messages are equally far apart, with pauses marked, or to the scale of time. Between a request and its response the broker's
-line is thick; thin for a long poll.
+line is thick; thinner, in another color, for a long poll.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ....decoder.findings.models.response_times import LONG_POLLS
 from ...safe import visible
 from ...times import clock, moment
 from ...tui.exchange.conversation import PAUSE_NS, lines_of
-from ...tui.model.columns import api, client_name, duration, result
-from ..charts import AXIS, BLUE, GREEN, GREY, LEGEND, ORANGE, RED, TOOLTIP, Options, zoom
+from ...tui.model.columns import api, client_name, duration, expected, is_problem, result
+from ..charts import AXIS, BLUE, GREEN, GREY, LEGEND, ORANGE, RED, TOOLTIP, VIOLET, Options, zoom
 from ..queries import Query
 from ..site import Site, link, note, text
 
@@ -95,7 +95,7 @@ def ladder(rows: list[Row], to_scale: bool = False) -> Options:
         if start is not None:
             series["request"].append(item | {"name": name, "coords": [[client, start], [broker, start]]})
         if end is not None:
-            failed = bool(row.error) or row.undecoded
+            failed = is_problem(row) and not expected(row)
             words = f"{outcome} {'' if took is None else duration(took)}"
             series["error" if failed else "response"].append(item | {"name": words, "coords": [[broker, end], [client, end]]})
         if start is not None and end is not None:
@@ -106,7 +106,7 @@ def ladder(rows: list[Row], to_scale: bool = False) -> Options:
         _lines("Responses", series["response"], GREEN, 1.3, arrow=True, labels=labels),
         _lines("Errors", series["error"], RED, 2.2, arrow=True, labels=True),
         _lines("Broker at work", series["work"], ORANGE, 7),
-        _lines("Long poll", series["wait"], ORANGE, 1.5),
+        _lines("Long poll", series["wait"], VIOLET, 2.5),
     ]
     down: Options = {"type": "value", "min": 0, "max": max(row.time_ns + (row.latency_ns or 0) - began for row in rows) / 1e6 or 1}
     if to_scale:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastapi import Request
 from nicegui import ui
 from nicegui.events import EChartPointClickEventArguments
 
-from ....decoder.findings.models.response_times import LONG_POLLS
+from ....decoder.findings.models.response_times import LONG_POLLS, ResponseTimes
 from ....decoder.schema import facts
 from ...times import clock, iso
 from ...tui.model.columns import duration
 from ...tui.model.filter_terms import combine
-from ...tui.model.statistics import ALL
-from ..charts import AXIS, BLUE, GREY, TOOLTIP, Options, zoom
+from ...tui.model.statistics import ALL, EDGES, LatencySteps
+from ..charts import AXIS, BLUE, GREY, TOOLTIP, Options, times_axis, zoom
 from ..site import TICK_SECONDS, Site, grid, link, text
-from ..traffic import EDGES, ApiTraffic, Bin
+from ..traffic import ApiTraffic
 
 WORK, WAITS = "work", "waits"
 """Values of ``api`` in the address: all APIs without long polls, and only these."""
@@ -31,8 +31,19 @@ _COLUMNS: tuple[dict[str, Any], ...] = (
          ":comparator": f"(a, b, x, y) => (x.data.{name}_ns ?? -1) - (y.data.{name}_ns ?? -1)"}
         for name in ("p50", "p90", "p99", "max")
     ),
+    *(
+        {"field": name, "headerName": name.replace("_", ": "), "width": 105, "type": "rightAligned", "headerTooltip": "without the time that a long poll waits",
+         ":comparator": f"(a, b, x, y) => (x.data.{name}_ns ?? -1) - (y.data.{name}_ns ?? -1)"}
+        for name in ("work_p50", "work_p99")
+    ),
 )  # fmt: skip
-BUCKETS = [f"<{duration(EDGES[0])}", *(f"{duration(edge).replace('.0', '')}" for edge in EDGES)]
+
+
+def _short(ns: int) -> str:
+    return duration(ns).replace(".0", "")
+
+
+BUCKETS = [f"<{_short(EDGES[0])}", *map(_short, EDGES)]
 
 
 def register(site: Site) -> None:
@@ -55,8 +66,8 @@ def register(site: Site) -> None:
             shown: list[Any] = [None]
 
             def show() -> None:
-                site.work.want("statistics", "traffic")
-                now = site.session.statistics.done, site.work.traffic.done
+                site.work.want("statistics", "traffic", "analysis")
+                now = site.session.statistics.done, site.work.traffic.done, site.session.analysis.result.read
                 done, pending = site.work.traffic.done, site.work.traffic.pending
                 state.set_text(f"{done:,} exchanges{f', read {done / (done + pending):.0%}' if pending else ''}")
                 if now == shown[0]:
@@ -70,7 +81,7 @@ def register(site: Site) -> None:
                 bars.update()
                 table.run_grid_method("setGridOption", "rowData", _rows(site))
 
-            site.work.want("statistics", "traffic")
+            site.work.want("statistics", "traffic", "analysis")
             ui.timer(0.2, show, once=True)
             ui.timer(2 * TICK_SECONDS, show)
 
@@ -79,7 +90,7 @@ def _opened(site: Site, api: str, event: EChartPointClickEventArguments) -> None
     """The exchanges of a cell of the heat map."""
     if not isinstance(event.value, list) or len(event.value) < 3:
         return
-    traffic = site.work.traffic
+    traffic = site.work.traffic.over_time
     periods = traffic.periods()
     at, bucket = int(event.value[0]), int(event.value[1])
     if not (0 <= at < len(periods) and 0 <= bucket <= len(EDGES)):
@@ -95,7 +106,7 @@ def _opened(site: Site, api: str, event: EChartPointClickEventArguments) -> None
     site.go(site.exchanges(wanted))
 
 
-def _chosen(api: str, found: Bin) -> Iterable[ApiTraffic]:
+def _chosen(api: str, found: Mapping[int, ApiTraffic]) -> Iterable[ApiTraffic]:
     for key, each in found.items():
         if api == "all" or api == (WAITS if key in LONG_POLLS else WORK) or facts.api_name(key) == api:
             yield each
@@ -103,22 +114,22 @@ def _chosen(api: str, found: Bin) -> Iterable[ApiTraffic]:
 
 def heat_map(site: Site, api: str) -> Options:
     """How many exchanges had which latency when, as ECharts has it."""
-    traffic = site.work.traffic
+    traffic = site.work.traffic.over_time
     periods, cells = traffic.periods(), []
     lowest, highest = len(EDGES), 0
     for at, period in enumerate(periods):
-        total = ApiTraffic()
+        total = LatencySteps()
         for each in _chosen(api, traffic.bins.get(period, {})):
-            total.take(each)
-        for bucket, count in enumerate(total.latencies):
+            total.take(each.latencies)
+        for bucket, count in enumerate(total.counts):
             if count:
                 lowest, highest = min(lowest, bucket), max(highest, bucket)
                 cells.append([at, bucket, count])
     times = [clock(period * traffic.step_ns, 0 if traffic.step_ns >= 1_000_000_000 else 2) for period in periods]
     return {
-        "animation": False, "grid": {"left": 12, "right": 16, "top": 10, "bottom": 62, "containLabel": True},
+        "animation": False, "grid": {"left": 12, "right": 36, "top": 10, "bottom": 62, "containLabel": True},
         "tooltip": TOOLTIP | {"formatter": "{c}"},
-        "xAxis": AXIS | {"type": "category", "data": times, "splitLine": {"show": False}},
+        "xAxis": times_axis() | {"type": "category", "data": times, "splitLine": {"show": False}},
         "yAxis": AXIS | {"type": "category", "data": BUCKETS, "min": max(lowest - 1, 0) if cells else 0, "max": min(highest + 1, len(EDGES)) if cells else 10,
                          "splitLine": {"show": False}},
         "visualMap": {"type": "continuous", "min": 0, "max": max((count for _, _, count in cells), default=1), "calculable": False, "show": False,
@@ -130,24 +141,23 @@ def heat_map(site: Site, api: str) -> Options:
 
 def histogram(site: Site, api: str) -> Options:
     """The latencies of the whole capture in buckets, as ECharts has it."""
-    total = ApiTraffic()
-    for found in site.work.traffic.bins.values():
-        for each in _chosen(api, found):
-            total.take(each)
-    used = [at for at, count in enumerate(total.latencies) if count] or [0]
-    places = range(max(used[0] - 1, 0), min(used[-1] + 2, len(BUCKETS)))
+    total = LatencySteps()
+    for each in _chosen(api, site.work.traffic.over_time.total()):
+        total.take(each.latencies)
+    steps = total.steps()
     return {
-        "animation": False, "grid": {"left": 12, "right": 16, "top": 16, "bottom": 6, "containLabel": True},
-        "tooltip": TOOLTIP | {"formatter": "from {b}: {c}"},
-        "xAxis": AXIS | {"type": "category", "data": [BUCKETS[at] for at in places], "splitLine": {"show": False}},
-        "yAxis": AXIS | {"type": "value", "splitNumber": 3, "minInterval": 1},
-        "series": [{"type": "bar", "barCategoryGap": "4%", "data": [total.latencies[at] for at in places], "itemStyle": {"color": BLUE},
+        "animation": False, "grid": {"left": 12, "right": 36, "top": 30, "bottom": 6, "containLabel": True},
+        "tooltip": TOOLTIP | {"formatter": "{b}: {c}"},
+        "xAxis": AXIS | {"type": "category", "data": [f"{_short(step.start_ns)} to {_short(step.end_ns)}" for step in steps], "splitLine": {"show": False}},
+        "yAxis": AXIS | {"type": "value", "name": "exchanges", "splitNumber": 3, "minInterval": 1},
+        "series": [{"type": "bar", "barCategoryGap": "4%", "data": [step.exchanges for step in steps], "itemStyle": {"color": BLUE},
                     "label": {"show": True, "position": "top", "fontSize": 10, "color": GREY}}],
     }  # fmt: skip
 
 
 def _rows(site: Site) -> list[dict[str, Any]]:
     apis = site.session.statistics.apis
+    work = site.session.analysis.result.traffic.model(ResponseTimes).by_api()
     found = []
     for key in [ALL, *sorted((key for key in apis if key != ALL), key=lambda key: -apis[key].requests)]:
         count, name = apis[key], "all" if key == ALL else facts.api_name(key)
@@ -159,5 +169,9 @@ def _rows(site: Site) -> list[dict[str, Any]]:
         for share, title in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (1.0, "max")):
             value = count.latencies.highest if share == 1.0 and count.latencies.count else count.latencies.percentile(share)
             row[title], row[f"{title}_ns"] = ("-" if value is None else duration(value)), value
+        held = work.get(None if key == ALL else key)
+        for share, title in ((0.5, "work_p50"), (0.99, "work_p99")):
+            worked = None if held is None else int(held.quantile(share))
+            row[title], row[f"{title}_ns"] = ("-" if worked is None else duration(worked)), worked
         found.append(row)
     return found
