@@ -42,7 +42,7 @@ SHARED = {
         ("proxy/relay/states.py", "HalfConnectionState.*=HALF_"),
         ("proxy/relay/tracking_mode.py", "HEAD_KEPT"),
         ("proxy/ring/ring.py", "CHUNK=RING_CHUNK", "CAREFUL_CHUNK=RING_CAREFUL_CHUNK", "NONE=RING_NONE", "READERS=RING_READERS"),
-        ("proxy/ring/ring.py", "HOT", "ASK", "_SLOT=SLOT", "DROP", "BLOCK", "Kind.DATA=RING_DATA"),
+        ("proxy/ring/ring.py", "HOT", "ASK", "_SLOT=SLOT", "DROP", "BLOCK", "Kind.DATA=RING_DATA", "Kind.SKIPPED=RING_SKIPPED"),
         # words of the header, then words of a reader's block
         ("proxy/ring/ring.py", "_W_SEQUENCE=SEQUENCE", "_W_POSITION=POSITION", "_W_BLOCKED=BLOCKED", "_W_READERS=BLOCKS"),
         ("proxy/ring/ring.py", "ACTIVE", "SEQUENCE=READ_SEQUENCE", "POSITION=READ_POSITION", "WAITING", "SNAPSHOT"),

@@ -46,8 +46,9 @@ def process(command: list[str], port: int) -> Started:
         child.wait()
 
 
-def children(module: str = "") -> set[int]:
-    """The pids of this process's children; with `module`, of those that run this module of the product."""
+def children(module: str = "", of: int | None = None) -> set[int]:
+    """The pids of this process's children, or of those `of` another; with `module`, of those that run this module of the product."""
+    of = of or os.getpid()
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -55,7 +56,7 @@ def children(module: str = "") -> set[int]:
             command = (stat.parent / "cmdline").read_bytes().split(b"\0")
         except (OSError, IndexError):
             continue
-        if parent == os.getpid() and (not module or module.encode() in command):
+        if parent == of and (not module or module.encode() in command):
             found.add(int(stat.parent.name))
     return found
 

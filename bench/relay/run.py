@@ -80,6 +80,7 @@ CANDIDATES: dict[str, tuple[str | None, Callable[[int, Path], Any]]] = {
     "barnabas 2 workers": (None, barnabas(workers=2)),
     "barnabas inline": (None, barnabas(rules=ELSEWHERE)),
     "barnabas recording": (None, barnabas(record=True)),
+    "barnabas findings": (None, barnabas(findings=True)),
     "barnabas lossless": (None, barnabas(record=True, lossless=True)),
     "barnabas snaplen": (None, barnabas(record=True, snaplen=4096)),
 }
@@ -89,7 +90,15 @@ WARM_UP_SECONDS = 5.0
 """How long a Java program works before it is measured."""
 
 
-def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def role(pid: int) -> str:
+    """What a process of a candidate is: the last part of its module, or its program and pid."""
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return words[words.index("-m") + 1].rpartition(".")[2] if "-m" in words else f"{Path(words[0]).name} {pid}"
+
+
+def one_shape(
+    shape: Shape, chosen: dict[str, Any], folder: Path, options: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
     """All candidates on one shape, side by side: started together, measured in turn."""
     load = Load(folder, shape, options.check)
     found: dict[str, dict[str, Any]] = {}
@@ -108,7 +117,7 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
         results: dict[str, list[dict[str, float]]] = {name: [] for name in running}
         for _ in range(options.rounds):
             for name, (port, pids) in list(running.items()):
-                before = cpu_seconds(pids)
+                before = [cpu_seconds([pid]) for pid in pids]
                 try:
                     result = load.measure(port, options.seconds)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
@@ -117,7 +126,9 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
                     continue
                 if not result["frames"]:
                     continue  # starved: the client never came to measure
-                result["cpu"] = cpu_seconds(pids) - before
+                spent = [cpu_seconds([pid]) - used for pid, used in zip(pids, before, strict=True)]
+                result["cpu"] = sum(spent)
+                result |= {f"cpu of {role(pid)}": used for pid, used in zip(pids, spent, strict=True)}
                 results[name].append(result)
                 time.sleep(0.15)  # what an observer still has to do is not the next candidate's burden
         for name in running:
@@ -133,6 +144,11 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
                 "p50_us": statistics.median(r["p50_us"] for r in rounds),
                 "p99_us": statistics.median(r["p99_us"] for r in rounds),
                 "cpu_us_per_frame": statistics.median(1e6 * r["cpu"] / max(r["frames"] * 1.25, 1) for r in rounds),
+                "cpu_us_by_process": {
+                    key[7:]: statistics.median(1e6 * r[key] / max(r["frames"] * 1.25, 1) for r in rounds)
+                    for key in rounds[0]
+                    if key.startswith("cpu of ")
+                },
                 "mismatches": sum(r["mismatches"] for r in rounds),
             }
     return found
@@ -141,7 +157,9 @@ def one_shape(shape: Shape, chosen: dict[str, Any], folder: Path, options: argpa
 def show(shape: Shape, found: dict[str, dict[str, Any]]) -> None:
     sizes = f"{len(shape.request)} B up, {len(shape.response)} B down"
     print(f"\n{shape.name}: {sizes}, {shape.depth} in flight, {shape.connections} connections")
-    print(f"  {'':20} {'frames/s':>10} {'x C':>6} {'MB/s':>8} {'p50 us':>9} {'x C':>6} {'p99 us':>9} {'CPU us':>8} {'spread':>7}")
+    print(
+        f"  {'':20} {'frames/s':>10} {'x C':>6} {'MB/s':>8} {'p50 us':>9} {'x C':>6} {'p99 us':>9} {'CPU us':>8} {'spread':>7}"
+    )
     base = found.get("C", {})
     for name, r in found.items():
         if "failed" in r:
@@ -150,9 +168,11 @@ def show(shape: Shape, found: dict[str, dict[str, Any]]) -> None:
         rate = r["frames_per_s"] / base["frames_per_s"] if base.get("frames_per_s") else float("nan")
         p50 = r["p50_us"] / base["p50_us"] if base.get("p50_us") else float("nan")
         wrong = f"  {r['mismatches']:.0f} BYTES OR IDS WRONG" if r["mismatches"] else ""
+        each = r["cpu_us_by_process"]
+        parts = "  " + ", ".join(f"{process} {spent:.2f}" for process, spent in each.items()) if len(each) > 1 else ""
         print(
             f"  {name:20} {r['frames_per_s']:10.0f} {rate:6.2f} {r['mb_per_s']:8.0f} {r['p50_us']:9.1f} {p50:6.2f} "
-            f"{r['p99_us']:9.1f} {r['cpu_us_per_frame']:8.2f} {r['spread']:7.0%}{wrong}"
+            f"{r['p99_us']:9.1f} {r['cpu_us_per_frame']:8.2f} {r['spread']:7.0%}{wrong}{parts}"
         )
 
 
@@ -186,9 +206,13 @@ def main() -> None:
     parser.add_argument("--shapes", default="", help="only shapes whose name contains this")
     parser.add_argument("--check", action="store_true", help="compare every byte")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--hung-observer", action="store_true", help="only this: forwarding while the observer is stopped")
+    parser.add_argument(
+        "--hung-observer", action="store_true", help="only this: forwarding while the observer is stopped"
+    )
     parser.add_argument("--connections", type=int, metavar="N", help="only this: the relay's memory for each of N")
-    parser.add_argument("--stalled", type=int, metavar="N", help="only this: its memory for each of N peers that do not read")
+    parser.add_argument(
+        "--stalled", type=int, metavar="N", help="only this: its memory for each of N peers that do not read"
+    )
     options = parser.parse_args()
     if options.hung_observer or options.connections or options.stalled:
         measure_bounds(options)
@@ -196,7 +220,9 @@ def main() -> None:
     wanted = set(options.only.split(",")) | {"direct", "C"} if options.only else set(CANDIDATES)
     missing = [n for n, (needs, _) in CANDIDATES.items() if n in wanted and needs and not shutil.which(needs)]
     chosen = {n: c for n, c in CANDIDATES.items() if n in wanted and n not in missing}
-    everything: dict[str, Any] = {"machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.python_version()}"}
+    everything: dict[str, Any] = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.python_version()}"
+    }
     if not options.json:
         print(f"{everything['machine']}; medians of {options.rounds} rounds of {options.seconds} s")
         if missing:

@@ -73,7 +73,7 @@ class ConnectionFields:
 
 class Mover:
     """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` is called with exceptions.
-    `most`: bytes of a frame. `editor`: whose `scan_rules` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
+    `most`: bytes of a frame; `wanted`: how many of them readers of the ring want, 0 for all. `editor`: whose `scan_rules` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
     responses that are followed to their end where they are large. See `proxy.relay.native`."""
 
     def __init__(
@@ -85,6 +85,7 @@ class Mover:
         lossless: bool,
         switchable: bool,
         most: int,
+        wanted: int,
         editor: Any = None,
         bulk: bytes = b"",
         /,

@@ -84,6 +84,33 @@ static int descriptor(const Mover *mover, PyObject *socket, int *fd) {
     return PyErr_Occurred() ? -1 : *fd >= 0;
 }
 
+#define LEAST_BEYOND (64 * 1024) /* fewer bytes of a frame are not worth a look */
+
+/* Whether nobody wants the bytes of a part, which all belong to one frame and lie beyond the snap length: readers of the ring are told
+   how many there are, and the part is overwritten by the next one. It is counted again from 0 where Python has moved bytes in between. */
+static int is_beyond(const Mover *mover, HalfConnection *half, const Part *part) {
+    if (!mover->wanted || half->opaque)
+        return 0;
+    if (half->position != half->shown_to)
+        half->shown = 0;
+    half->shown_to = half->position + part->cut;
+    if (part->first < 0) {
+        if (half->shown >= mover->wanted)
+            return 1;
+        half->shown += part->cut;
+        return 0;
+    }
+    half->shown = 0;
+    if (half->left >= LEAST_BEYOND) {
+        const uint8_t *data = mover->pen->data + part->offset;
+        int64_t at = part->first, after;
+        while (part->cut - at >= 4 && (after = at + 4 + get32(data + at)) < part->cut)
+            at = after;
+        half->shown = part->cut - at;
+    }
+    return 0;
+}
+
 /* One chunk. */
 static int move_chunk(Mover *mover, HalfConnection *half, Connection *connection) {
     RingPen *pen = mover->pen;
@@ -155,8 +182,10 @@ static int move_chunk(Mover *mover, HalfConnection *half, Connection *connection
             Py_XDECREF(rest);
             return -1;
         }
-        ring_take(pen, RING_DATA, (uint64_t)connection->number, (uint64_t)half->direction, (uint64_t)part.now, (uint64_t)part.cut,
-                  part.first < 0 ? RING_NONE : (uint64_t)part.first, (uint64_t)half->position);
+        int beyond = is_beyond(mover, half, &part);
+        uint64_t first = beyond ? (uint64_t)part.cut : part.first < 0 ? RING_NONE : (uint64_t)part.first;
+        ring_take(pen, beyond ? RING_SKIPPED : RING_DATA, (uint64_t)connection->number, (uint64_t)half->direction, (uint64_t)part.now,
+                  beyond ? 0 : (uint64_t)part.cut, first, (uint64_t)half->position);
         half->position += part.cut;
         int failed = 0;
         if (!is_none(connection->neutralized))
@@ -372,13 +401,13 @@ failed:
     return NULL;
 }
 
-/* Mover(pen, the ring's bytes, fault, type of plain sockets, lossless, switchable, most bytes of a frame[, editor[, bulk]]) */
+/* Mover(pen, the ring's bytes, fault, type of plain sockets, lossless, switchable, most bytes of a frame, wanted bytes[, editor[, bulk]]) */
 static int Mover_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     (void)keywords;
     Mover *mover = (Mover *)self;
     PyObject *pen, *data, *fault, *socket, *editor = NULL, *bulk = NULL;
-    if (!PyArg_ParseTuple(arguments, "O!OOO!ppI|OO!", RingPen_type, &pen, &data, &fault, &PyType_Type, &socket, &mover->lossless,
-                          &mover->switchable, &mover->most, &editor, &PyBytes_Type, &bulk))
+    if (!PyArg_ParseTuple(arguments, "O!OOO!ppII|OO!", RingPen_type, &pen, &data, &fault, &PyType_Type, &socket, &mover->lossless,
+                          &mover->switchable, &mover->most, &mover->wanted, &editor, &PyBytes_Type, &bulk))
         return -1;
     Py_XSETREF(mover->pen, (RingPen *)Py_NewRef(pen));
     Py_XSETREF(mover->data, Py_NewRef(data));

@@ -14,6 +14,7 @@ typedef struct {
     PyTypeObject *plain;    /* sockets of this type are no more than their file descriptor */
     int lossless, switchable;
     unsigned int most; /* bytes of a frame */
+    unsigned int wanted; /* bytes of a frame, its size included, that readers of the ring want; 0: all */
     int called;        /* Python code has run in this turn */
     long long clock;   /* what is added to the monotonic clock, for the time of what comes (proxy/ring/clock.py) */
     long long share;   /* bytes of requests that a connection may keep without being looked at (`Relay.crowded`) */

@@ -136,6 +136,7 @@ typedef struct {
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
     long long position, left, hold_left;
     long long last_id; /* -1: none */
+    long long shown, shown_to; /* bytes of the current frame in the ring, as far as it is known at this position: mover.c, `is_beyond` */
     PyObject *connection, *source, *sink, *pending, *hold, *endpoint_scanner, *header_prefix, *last_head, *foreign, *part, *carry;
 } HalfConnection;
 

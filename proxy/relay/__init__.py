@@ -2,6 +2,6 @@
 
 In the order in which a frame meets them: `loop` (epoll and what all connections share), `acceptor`, `connection` with its
 `states`, `half_connection` (bytes of one direction), `correlation` (requests in flight), then `proxy.interception` and
-`proxy.addressing`. `native` is the accelerator's part. Aside: `splicing` (large frames that nobody wants to see), `tracking_mode`
-(rules that come while connections stand), `unreachable_broker`, `sockets`, and the two places that commands come from.
+`proxy.addressing`. `native` is the accelerator's part. Aside: `tracking_mode` (rules that come
+ while connections stand), `unreachable_broker`, `sockets`, and the two places that commands come from.
 """

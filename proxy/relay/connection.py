@@ -459,8 +459,6 @@ class Connection(Link):
             half.enter(HalfConnectionState.CLOSED)
             half.take_held()
             half.pending = bytearray()
-            if half.splicer is not None:
-                half.splicer.drop()
         for sock in (self.client, self.upstream):
             if sock is None:
                 continue

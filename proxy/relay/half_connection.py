@@ -28,7 +28,6 @@ from ..native.accelerator import native
 from ..ring.clock import now_ns
 from ..ring.ring import CAREFUL_CHUNK, CHUNK, NONE, Kind
 from .correlation import CORRELATION, REQUEST
-from .io.splicing import BEGINNING, LEAST, Splicer
 from .states import HalfConnectionState, follow
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ else:
 class HalfConnection(State):
     """See the module. Everything here runs on the relay's one thread."""
 
-    __slots__ = ("splicer",)
+    __slots__ = ()
 
     connection: ConnectionInterface
     direction: int
@@ -122,8 +121,6 @@ class HalfConnection(State):
         """Follows the current frame to its end, if that end may have to be changed."""
         self.header_prefix: HeaderPrefix | None = None
         """Of the frame that is held, if it may turn out in the middle of it that it need not be."""
-        self.splicer = Splicer(self, connection.relay.pipes) if connection.relay.pipes.wanted else None
-        """Moves the rest of large frames unseen, beyond the snap length."""
         self.last_id: int | None = None
         """Correlation id of the last frame seen (only the last one of a chunk is looked at)."""
         self.last_head = b""
@@ -165,13 +162,12 @@ class HalfConnection(State):
             return False
         connection = self.connection
         relay = connection.relay
-        if relay.moves and (moved := relay.mover.pump(self)) is not None:
+        if relay.mover is not None and (moved := relay.mover.pump(self)) is not None:
             return bool(moved)
         writer = relay.writer
         data = writer.data
         direction = self.direction
         receive = self.source.recv_into
-        splicer = self.splicer if relay.pipes.wanted else None
         for _ in range(TURN):
             if not writer.has_room():
                 relay.wait_for_room(self)
@@ -179,8 +175,7 @@ class HalfConnection(State):
             way = self._way()
             want = CHUNK
             kept = 0
-            filtering = way == FILTER
-            if filtering:
+            if way == FILTER:
                 want = CHUNK if self.hold_left > CHUNK else CAREFUL_CHUNK
                 if self.left > CAREFUL_CHUNK:
                     # Inside a large frame that passes there is nothing to look at; its last byte is for `filter_frames` again.
@@ -198,16 +193,6 @@ class HalfConnection(State):
                     if self._at_frame_start() or self.opaque:
                         return False
                     want = min(want, (self.left or self.hold_left or 1) + kept)
-            if splicer is not None and self.left > LEAST and (unseen := splicer.unseen(filtering)) >= LEAST:
-                moved = splicer.splice(unseen, _now())
-                if moved == 0 or self.pending or not self.open:
-                    return False
-                if moved is not None:
-                    if connection.neutralized is not None:
-                        connection.note_neutralized(_now())
-                    continue
-            if splicer is not None and splicer.was_large and not self.left:
-                want = min(want, max(BEGINNING, relay.pipes.wanted) + kept)
             offset, room = writer.space(want)
             if kept:
                 # What was kept back of a frame that is not complete yet comes in front of its rest.
@@ -229,8 +214,6 @@ class HalfConnection(State):
                 self.ended(now)
                 return False
             if way == FILTER:
-                if splicer is not None:
-                    splicer.forget()
                 self.filter_frames(bytes(view[:count]), now)
                 if not self.open or self.paused:
                     return False
@@ -266,8 +249,6 @@ class HalfConnection(State):
                         first = 0 if self.opaque else relay.mover.note(self, offset, cut)
                     writer.take(_DATA, connection.number, direction, now, cut, first, self.position)
                     self.position += cut
-                    if splicer is not None:
-                        splicer.note_kept(data, offset, cut, first if first != NONE else -1)
                     if connection.neutralized is not None:
                         connection.note_neutralized(now)
                     if self.foreign is not None:
@@ -278,8 +259,6 @@ class HalfConnection(State):
                         connection.sink_failed(self)
                         return False
                 if rest:
-                    if splicer is not None:
-                        splicer.forget()
                     self.filter_frames(rest, now)
                     if not self.open or self.paused:
                         return False
@@ -544,11 +523,6 @@ class HalfConnection(State):
         """Whether a part of a frame's head has passed, so that it is not known yet what the frame is."""
         return bool(self._part)
 
-    @property
-    def waits_for_more(self) -> bool:
-        """Whether the beginning of a frame is kept back until more of it is there."""
-        return bool(self._carry)
-
     def emit(self, data: bytes, now: int) -> None:
         """Send whole frames on and publish them as bytes of the client leg."""
         self._pass(data, now, 0)
@@ -579,8 +553,6 @@ class HalfConnection(State):
     def push(self, data: bytes) -> None:
         """Send, or keep what the sink does not take."""
         if self.pending or self.state == HalfConnectionState.DONE:
-            if self.splicer is not None and self.splicer.piped:
-                self.splicer.empty()
             self.pending += data
             return
         try:
@@ -606,10 +578,6 @@ class HalfConnection(State):
         except OSError:
             self.connection.sink_failed(self)
             return
-        if self.splicer is not None and self.splicer.piped:
-            self.splicer.drain()
-            if self.pending or not self.open:
-                return
         if len(pending) == 0:
             self.pending = bytearray()  # give the memory back
         if self.eof:

@@ -51,7 +51,6 @@ from .connection import Connection
 from .guard import LimitGuard
 from .io import polling
 from .io.acceptor import Acceptor
-from .io.pipes import Pipes
 from .io.sockets import Sockets
 from .io.timers import Timers
 from .native import make_mover, make_turn
@@ -82,7 +81,8 @@ class Relay:
         self.shared_state = SharedState(given.shared_state, self.worker)
         resume(self.writer)
         self.watch = watched()
-        self.pipes = Pipes(settings.snaplen or 0)
+        self.snaplen = settings.snaplen or 0
+        """How much of a frame readers of the ring want; 0: all of it."""
         self.lossless = given.lossless
         self._patience = settings.lossless_seconds
         self._stuck: tuple[tuple[int, ...], float] = ((), 0.0)
@@ -123,8 +123,6 @@ class Relay:
         self._supervisor_commands = SupervisorCommands(self)
         self.editor.topics = self.rules.engine.cluster_view.topics if self.switchable or self.rules.engine.interest() else None
         self.mover = make_mover(self)
-        self.moves = self.mover is not None and not self.pipes.wanted
-        """Whether the accelerator moves bytes by itself: not with a snap length, whose large frames need care."""
         if self.mover is not None:
             self.mover.clock = CLOCK.offset
         self.lingering: list[UnreachableBroker] = []
@@ -296,7 +294,7 @@ class Relay:
         poll, ends, others = self.sockets.poll.poll, self.sockets.ends, self.sockets.others
         writer = self.writer
         security, timers, later = self.security, self.timers, self.timers.heap
-        turn = make_turn(self.mover, self.sockets.poll) if self.moves else None
+        turn = make_turn(self.mover, self.sockets.poll)
         next_tick = time.monotonic() + 1.0
         published = writer.sequence
         self._event_sender.begin()

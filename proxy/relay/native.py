@@ -29,7 +29,8 @@ def make_mover(relay: RelayInterface) -> Any:
         return None
     writer, most = relay.writer, relay.guard.limits.max_frame
     bulk = api_version_bitmap(number for number in relay.watch if number >> 16 not in ADDRESS_APIS)
-    how = relay.lossless, relay.switchable, most, relay.editor, bulk
+    wanted = relay.snaplen + 4 if relay.snaplen else 0
+    how = relay.lossless, relay.switchable, most, wanted, relay.editor, bulk
     return native.Mover(writer, writer.data, relay.fault, socket.socket, *how)
 
 

@@ -74,7 +74,7 @@ class Kind(IntEnum):
     GONE = 9
     """The writer has died, and its connections have ended with it (see `merged_rings`)."""
     SKIPPED = 10
-    """Bytes of the client leg that passed without being read (see `splicing`); no data; `first_frame` is their number."""
+    """Bytes of a frame beyond the snap length, which readers do not want; no data; `first_frame` is their number."""
 
 
 class Ring:

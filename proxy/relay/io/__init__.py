@@ -1,1 +1,1 @@
-"""What the relay's loop works with: polling, timers, accepting, pipes, who owns which socket."""
+"""What the relay's loop works with: polling, timers, accepting, who owns which socket."""

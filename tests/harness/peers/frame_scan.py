@@ -68,7 +68,7 @@ class FrameScan:
         memory = bytearray(_DATA_AT + RING_BYTES)
         self._data = memoryview(memory)[_DATA_AT:]
         pen = native.RingPen(memory, _SLOTS_AT, _SLOTS, _DATA_AT, RING_BYTES, [])
-        self.mover = native.Mover(pen, self._data, deque().append, socket.socket, False, True, most, editor, bulk)
+        self.mover = native.Mover(pen, self._data, deque().append, socket.socket, False, True, most, 0, editor, bulk)
         self.queue = native.Queue()
         self.queue.watch = watch
         connection = _Connection()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 from barnabas.decoder.wire.frame import MAX_FRAME
@@ -113,20 +114,21 @@ class WiredSession(Session):
 
 class WiredRelay(SteppedRelay):
     """Its relay moves bytes by the accelerator, as far as that goes; `moves=False`: Python receives and sends them, and the
-    accelerator decides what may pass; `scans=False`: Python does everything, frame by frame."""
+    accelerator decides what may pass; `scans=False`: Python does everything, frame by frame. `snaplen`: what readers want of a frame."""
 
     def __init__(
-        self, rules: list[Rule] | None = None, lossless: bool = False, moves: bool = True, scans: bool = True
+        self, rules: list[Rule] | None = None, lossless: bool = False, moves: bool = True, scans: bool = True, snaplen: int = 0
     ) -> None:
         super().__init__(rules, lossless)
         self.ends: list[End] = []
         self.switchable = True  # more is remembered then
-        self.mover, self.moves = None, moves and scans
+        self.mover = None
         if scans:
             assert native is not None
             bulk = api_version_bitmap(number for number in watched() if number >> 16 not in ADDRESS_APIS)
-            more = lossless, self.switchable, MAX_FRAME, self.editor, bulk
-            self.mover = native.Mover(self.writer, self.writer.data, self.fault, Wire, *more)
+            more = lossless, self.switchable, MAX_FRAME, snaplen + 4 if snaplen else 0, self.editor, bulk
+            mover = native.Mover(self.writer, self.writer.data, self.fault, Wire, *more)
+            self.mover = mover if moves else SimpleNamespace(pump=lambda half: None, scan=mover.scan, note=mover.note)
 
     def session(self) -> WiredSession:
         self.events.clear()
