@@ -35,6 +35,7 @@ from ..recording.index import (
     Loss,
     Record,
 )
+from ..recording.names import NameTable
 from ..recording.segment import check
 from .events import EventReader
 from .reader import CaptureFile, files_in
@@ -164,7 +165,8 @@ class Rows(Sequence[Row]):
 class Capture:
     """One or more capture files as one list of exchanges; a context manager. Opened by `open_capture`.
 
-    `segments` are the files (`CaptureFile`) in the order of their names, `path` is what was opened.
+    `segments` are the files (`CaptureFile`) in the order of their names, `path` is what was opened, `name_table` what filters
+    remember (`reading.selection`).
     """
 
     has_frames: ClassVar[bool] = True
@@ -178,6 +180,7 @@ class Capture:
         self._ports = ports
         self._seen: set[str] = set()
         self._notes: list[str] = []
+        self.name_table = NameTable()
         if path.is_dir():
             self._find()
             if not self.segments:

@@ -16,6 +16,7 @@ from ..pcap.sources import CaptureSource, ReadProgress
 from ..recording.index import (
     CARRIED,
     CHANGED,
+    CLOSED,
     CONTINUED,
     MAX_STRING,
     RECORD,
@@ -26,6 +27,7 @@ from ..recording.index import (
     Record,
     open_index,
 )
+from ..recording.names import NameTable, SegmentNames
 from . import reindex
 
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
@@ -80,6 +82,7 @@ class CaptureFile:
         self.was_removed = False  # it was removed while it was open (see `release`)
         self._size_then = self._modified_then = 0.0
         self._note: str | None = None
+        self._names: SegmentNames | None = None
         self._source = CaptureSource(path)  # kept open: a segment may be renamed while we read it
         self._file = self._source.file
         try:
@@ -220,6 +223,20 @@ class CaptureFile:
         kept = [r for r in records if not goes_on(r)]
         moved = [r._replace(flags=r.flags | CONTINUED) for r in records if goes_on(r)]
         index.replace([*kept, *moved])
+        self._names = None
+
+    def names(self, table: NameTable) -> SegmentNames:
+        """The names of the segment's exchanges, as far as they are known; those of all its records, after `SegmentNames.grow`."""
+        if self._names is None:
+            self._names = SegmentNames(table)
+            if self._is_complete:
+                self._names.load(self.path, self.index)
+        return self._names
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether it is a closed segment with its index."""
+        return self.own is not None and not self.rebuilt and not self.was_removed and bool(self.index.head.flags & CLOSED)
 
     def exchange(self, record: Record) -> Exchange:
         """Read an exchange back. A frame that a segment does not hold any more, being damaged, is None, with a note.
@@ -312,6 +329,9 @@ class CaptureFile:
         return data[4:]
 
     def close(self) -> None:
+        """Close the file. New names are written beside a closed segment."""
+        if self._names is not None and self._names.learned and self._is_complete and not self.release():
+            self._names.save(self.path, self.index)
         if self._foreign is not None:
             self._foreign.close()
         self.index.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,8 @@ from ...decoder import Exchange, Topics
 from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.topics import NAMING_APIS
 from ...decoder.filter import ColumnTest, Filter, Layout, Need
+from ...decoder.filter.names import NONE_ID, UNKNOWN_ID
+from ...decoder.filter.names import apis as naming_apis
 from ...decoder.schema import facts
 from ..recording.index import (
     CARRIED,
@@ -27,6 +30,7 @@ from ..recording.index import (
     Index,
     Record,
 )
+from ..recording.names import NameTable, SegmentNames
 from .capture import Capture, Row
 
 LAYOUT = Layout(
@@ -61,10 +65,17 @@ class IndexColumns:
 
     layout = LAYOUT
 
-    def __init__(self, index: Index, peer_infos: Mapping[int, PeerInfo] | None = None) -> None:
-        """`peer_infos`: what is known of both ends of the index's connections."""
+    def __init__(
+        self,
+        index: Index,
+        peer_infos: Mapping[int, PeerInfo] | None = None,
+        names: SegmentNames | None = None,
+        topics: Topics | None = None,
+    ) -> None:
+        """`peer_infos`: what is known of both ends of the index's connections. `names`: of all its exchanges."""
         self._index = index
         self.peer_infos: Mapping[int, PeerInfo] = peer_infos or {}
+        self.names, self.topics = names, topics
 
     @property
     def strings(self) -> Sequence[str | None]:
@@ -95,13 +106,14 @@ class Selection:
         """`vector`: use numpy; None: if it is there. `topics`: exchanges get their topics' names in any case."""
         self.capture = capture
         self.filter = wanted if wanted.now is not None else wanted.at(self._now)
-        self.topics = Topics()
         self._topics = topics or wanted.names_topics
+        self._table = capture.name_table if capture.has_frames else NameTable()
+        self.topics = self._table.topics if self._topics else Topics()
         self.decoded = 0
         self._vector = has_numpy() if vector is None else vector
         self._abouts: dict[str, dict[int, PeerInfo]] = {}
         self._learned = 0
-        self._tests: dict[int, tuple[tuple[int, ...], ColumnTest | None]] = {}
+        self._tests: dict[int, tuple[tuple[object, ...], ColumnTest | None]] = {}
         self._last: tuple[int, int] = (-1, 0)
 
     def _now(self) -> int:
@@ -126,13 +138,6 @@ class Selection:
         """The numbers of the rows that the filter selects, among rows `start` to `stop`; the first ones come at once."""
         count = self.capture.starts[-1]
         stop = count if stop is None else min(stop, count)
-        found = self._passing(newest_first, start, stop)
-        if self.filter.columns_only:
-            return found
-        return (number for number in found if self._decide(number))
-
-    def _passing(self, newest_first: bool, start: int, stop: int) -> Iterator[int]:
-        """The rows that the index lets through."""
         self._learn()
         starts = self.capture.starts
         segments = range(len(self.capture.segments))
@@ -141,17 +146,38 @@ class Selection:
             if first >= behind:
                 continue
             base = starts[segment]
-            test = self._test(segment)
+            test, names = self._test(segment), self._names(segment)
             for low, high in _blocks(first - base, behind - base, newest_first):
-                if test is None:
-                    numbers: Iterable[int] = range(base + low, base + high)
-                elif self._vector:
-                    numbers = _masked(test, low, high, base)
-                else:
-                    numbers = test.rows(low, high, base)
+                numbers, unread = self._candidates(test, names, low, high, base)
                 if newest_first:
                     numbers = reversed(numbers if isinstance(numbers, Sequence) else list(numbers))
-                yield from numbers
+                if not unread:
+                    yield from numbers
+                    continue
+                for number in numbers:
+                    if number not in unread or self._decide(number, names, test):
+                        yield number
+
+    def _candidates(
+        self, test: ColumnTest | None, names: SegmentNames | None, low: int, high: int, base: int
+    ) -> tuple[Iterable[int], Collection[int]]:
+        """The rows that the index lets through, and those among them (and others) that it does not decide."""
+        rows = range(base + low, base + high)
+        # Before the test, as others may learn meanwhile.
+        ids = None if names is None or not self.filter.names_decide else names.ids[low:high]
+        if test is None:
+            return rows, rows
+        if not self._vector:
+            numbers: Iterable[int] = test.rows(low, high, base)
+            unread = None if ids is None else frozenset(n for n, known in zip(rows, ids, strict=True) if known == UNKNOWN_ID)
+        else:
+            import numpy
+
+            found = test.mask(low, high).nonzero()[0]
+            numbers = (found + (base + low)).tolist()
+            unknown = None if ids is None else found[numpy.frombuffer(ids, "u4")[found] == UNKNOWN_ID]
+            unread = None if unknown is None else frozenset((unknown + (base + low)).tolist())
+        return numbers, () if self.filter.columns_only else rows if unread is None else unread
 
     def count(self, start: int = 0, stop: int | None = None) -> int:
         """The number of rows that the filter selects."""
@@ -183,18 +209,45 @@ class Selection:
         exchange.marks.noted, exchange.marks.carried = bool(flags & NOTED), bool(flags & CARRIED)
         return exchange
 
-    def _decide(self, number: int) -> bool:
+    def _decide(self, number: int, names: SegmentNames | None, test: ColumnTest | None) -> bool:
         self.decoded += 1
-        return self.filter(self.exchange(number))
+        exchange = self.exchange(number)
+        if names is None:
+            return self.filter(exchange)
+        segment, within = self.capture.locate(number)
+        known = names.learn(within, exchange, self.capture.segments[segment].index.record(within))
+        if test is None or known == UNKNOWN_ID or not self.filter.names_decide:
+            return self.filter(exchange)
+        return any(True for _ in test.rows(within, within + 1))
+
+    def _names(self, segment: int) -> SegmentNames | None:
+        """The names of a segment's exchanges, if the filter asks for names."""
+        if not (self.filter.has_names and self.capture.has_frames):
+            return None
+        names = self.capture.segments[segment].names(self._table)
+        index = self.capture.segments[segment].index
+        start, stop = len(names.ids), index.count
+        if start < stop:
+            if self._vector:
+                import numpy
+
+                without = ~numpy.isin(index.array()["api_key"][start:stop], list(naming_apis()))
+                names.grow((without * numpy.uint32(NONE_ID)).astype("u4").tobytes())
+            else:
+                keys = IndexColumns(index).tuples(("api_key",), start, stop)
+                named = naming_apis()
+                names.grow(array("I", (UNKNOWN_ID if key in named else NONE_ID for (key,) in keys)).tobytes())
+        return names
 
     def _test(self, segment: int) -> ColumnTest | None:
         """The test of a segment's records; made anew when the index knows more than before."""
         index = self.capture.segments[segment].index
         now = self.filter.now() if self.filter.needs_now and self.filter.now is not None else 0
-        known = (len(index.strings), len(index.connections), self._learned, now)
+        names = self._names(segment)
+        known = (len(index.strings), len(index.connections), self._table.learned, self._learned, now, names)
         made = self._tests.get(segment)
         if made is None or made[0] != known:
-            columns = IndexColumns(index, self._abouts.get(self._recording(segment)))
+            columns = IndexColumns(index, self._abouts.get(self._recording(segment)), names, self.topics)
             made = self._tests[segment] = known, self.filter.columns(columns)
         return made[1]
 
@@ -205,24 +258,41 @@ class Selection:
 
     def _learn(self) -> None:
         """Read the few exchanges that name topic ids, clients and brokers."""
-        wanted = frozenset[int]()
-        if self._topics:
-            wanted |= NAMING_APIS
-        if Need.CONNECTION in self.filter.needs:
-            wanted |= {_API_VERSIONS}
         stop = self.capture.starts[-1]
-        if not wanted or self._learned == stop:
-            return
+        if self._topics and self._table.learned < stop:
+            for segment, within in self._of_apis(NAMING_APIS, self._table.learned):
+                record = self.capture.segments[segment].index.record(within)
+                names = self._names(segment)
+                if names is not None and names.ids[within] != UNKNOWN_ID:
+                    self.topics.add(names.sets[names.ids[within]].taught)
+                    continue
+                exchange = self.capture.segments[segment].exchange(record)
+                self.topics.learn(exchange)
+                if names is not None:
+                    names.learn(within, exchange, record)
+            self._table.learned = stop
+        if Need.CONNECTION in self.filter.needs and self._learned < stop:
+            for segment, within in self._of_apis({_API_VERSIONS}, self._learned):
+                exchange = self.capture.exchange(self.capture.starts[segment] + within)
+                peer_infos = self._abouts.setdefault(self._recording(segment), {})
+                peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
+            self._learned = stop
+
+    def _of_apis(self, keys: Collection[int], start: int) -> Iterator[tuple[int, int]]:
+        """(segment, record) of the exchanges of these APIs, from row `start` on."""
         for segment, file in enumerate(self.capture.segments):
             base, behind = self.capture.starts[segment : segment + 2]
-            keys = IndexColumns(file.index).tuples(("api_key",), max(self._learned - base, 0), behind - base)
-            for number, (key,) in enumerate(keys, max(self._learned, base)):
-                if key in wanted:
-                    exchange = self.capture.exchange(number)
-                    self.topics.learn(exchange)
-                    peer_infos = self._abouts.setdefault(self._recording(segment), {})
-                    peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
-        self._learned = stop
+            first, end = max(start - base, 0), behind - base
+            if first >= end:
+                continue
+            if self._vector:
+                import numpy
+
+                found = (numpy.isin(file.index.array()["api_key"][first:end], list(keys)).nonzero()[0] + first).tolist()
+            else:
+                each = IndexColumns(file.index).tuples(("api_key",), first, end)
+                found = [number for number, (key,) in enumerate(each, first) if key in keys]
+            yield from ((segment, within) for within in found)
 
 
 def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, int]]:
@@ -238,11 +308,6 @@ def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, in
             yield start, high
             start = high
         size = min(size * 8, _BLOCK)
-
-
-def _masked(test: ColumnTest, low: int, high: int, base: int) -> list[int]:
-    numbers: list[int] = (test.mask(low, high).nonzero()[0] + (base + low)).tolist()
-    return numbers
 
 
 def select(capture: Capture, wanted: Filter, newest_first: bool = False) -> Iterator[int]:

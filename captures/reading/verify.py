@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from ..pcap.pcapng import NotACapture, Packet
 from ..pcap.regular_files import open_file
-from ..recording.index import RECORD, IndexEncoder, IndexFiles, Record, open_index, paths
+from ..recording.index import RECORD, IndexEncoder, IndexFiles, Record, names_path, open_index, paths
 from .damage import Damage, DamageTolerantReader
 from .reader import INTERRUPTED, being_written, files_in
 from .reindex import IndexBuilder, read_identity
@@ -172,6 +172,7 @@ def _write(path: Path, builder: IndexBuilder) -> None:
         files.finish(path.stat().st_size)
         # Remove the old index first: between the two there is none, and readers use the segment.
         paths(path)[0].unlink(missing_ok=True)
+        names_path(path).unlink(missing_ok=True)
         for new, old in reversed(list(zip(made, paths(path), strict=True))):
             new.rename(old)
     finally:

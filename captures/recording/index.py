@@ -131,6 +131,11 @@ def paths(segment: Path) -> tuple[Path, Path]:
     return segment.with_name(name + ".index"), segment.with_name(name + ".strings")
 
 
+def names_path(segment: Path) -> Path:
+    """The path of what filters remembered of a segment (`names`)."""
+    return paths(segment)[0].with_suffix(".names")
+
+
 class IndexEncoder:
     """Collects records and string entries as bytes; `take` hands them over."""
 

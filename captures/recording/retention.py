@@ -19,10 +19,10 @@ from ..pcap.pcapng import NotACapture
 from ..pcap.regular_files import open_file
 from ..reading.reader import being_written
 from ..reading.reindex import read_identity
-from .index import paths
+from .index import names_path, paths
 
 _NAME = re.compile(r"\d{8}-\d{6}-\d{4,}\.pcapng(\.part)?")
-_LEFT = re.compile(r"\d{8}-\d{6}-\d{4,}\.(index|strings)")
+_LEFT = re.compile(r"\d{8}-\d{6}-\d{4,}\.(index|strings|names)")
 _SETTLED_SECONDS = 60.0
 """A file without a lock that is younger than this may still be under construction."""
 
@@ -88,7 +88,7 @@ class Retention:
             if not ours:
                 continue
             path = Path(entry.path)
-            size = status.st_size + sum(map(_size, paths(path)))
+            size = status.st_size + sum(map(_size, (*paths(path), names_path(path))))
             if path.suffix == ".part" and (_held(path) or time.time() - status.st_mtime < _SETTLED_SECONDS):
                 written += size
             else:
@@ -134,9 +134,9 @@ class Retention:
 
 
 def remove(path: Path) -> None:
-    """Remove a segment with its index and strings. OSError when it stays."""
+    """Remove a segment with what is beside it. OSError when it stays."""
     path.unlink()  # first: an index alone is no capture, a segment alone would be read anew
-    for beside in paths(path):
+    for beside in (*paths(path), names_path(path)):
         try:
             beside.unlink(missing_ok=True)
         except OSError:

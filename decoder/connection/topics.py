@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..codec.message import MessagePair
 from ..codec.project import values_at
@@ -32,6 +32,10 @@ class Topics:
             return
         names, ids = values_at(message.plan, message.frame, message.body_start, (f"{path}.name", f"{path}.topic_id"))
         self._names.update((i, n) for n, i in zip(names, ids, strict=True) if n and any(i))
+
+    def add(self, names: Iterable[tuple[bytes, str]]) -> None:
+        """Take names by id that another `Topics` has learned."""
+        self._names.update(names)
 
     def name(self, topic_id: bytes) -> str | None:
         """The name of a topic; None if it is not known. `topic_id`: its 16 bytes."""

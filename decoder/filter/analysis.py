@@ -18,6 +18,8 @@ from .predicates import predicate
 INDEX_ONLY = frozenset({Need.INDEX})
 COLUMNS = frozenset({Need.INDEX, Need.CONNECTION})
 """Known without reading an exchange: its record in the index, and the peer info of its connection."""
+NAMED = frozenset({"topic", "topic.id", "group", "txn"})
+"""The fields whose values are the names of an exchange (see `names`)."""
 
 
 class Apis(NamedTuple):
@@ -148,17 +150,37 @@ def needs_now(node: tree.Node) -> bool:
     return any(field.name == "pending" for test in tests for field in fields_of(test))
 
 
-def index_part(node: tree.Node, negated: bool = False) -> tree.Node | None:
-    """A filter for `Columns` alone that is true of every exchange for which `node`, or its opposite, is. None: there is none.
+def has_names(node: tree.Node) -> bool:
+    """Whether it asks for names."""
+    return any(isinstance(leaf, Test) and leaf.field.name in NAMED for leaf in leaves(node))
 
-    If the filter needs no more than `COLUMNS`, this is the filter itself.
+
+def names_only(node: tree.Node) -> bool:
+    """Whether it asks for names alone."""
+    return all(isinstance(leaf, Test) and leaf.field.name in NAMED for leaf in leaves(node))
+
+
+def columns_decide(node: tree.Node, names: bool = False) -> bool:
+    """Whether `Columns` decide it. `names`: those of the exchange are known."""
+    if isinstance(node, tree.Not):
+        return columns_decide(node.term, names)
+    if isinstance(node, tree.And | tree.Or):
+        return all(columns_decide(term, names) for term in node.terms)
+    return needs(node) <= COLUMNS or (names and names_only(node))
+
+
+def index_part(node: tree.Node, negated: bool = False, names: bool = False) -> tree.Node | None:
+    """A filter for `Columns` alone that is true of every exchange for which `node`, or its opposite, is. None: there is none.
+    `names`: the names of the exchange are known.
+
+    If the columns decide the filter, this is the filter itself.
     """
-    if needs(node) <= COLUMNS:
+    if columns_decide(node, names):
         return tree.Not(node, node.start, node.end) if negated else node
     if isinstance(node, tree.Not):
-        return index_part(node.term, not negated)
+        return index_part(node.term, not negated, names)
     if isinstance(node, tree.And | tree.Or):
-        parts = [index_part(term, negated) for term in node.terms]
+        parts = [index_part(term, negated, names) for term in node.terms]
         known = tuple(part for part in parts if part is not None)
         if isinstance(node, tree.And) is not negated:
             return tree.And(known, node.start, node.end) if len(known) > 1 else known[0] if known else None
@@ -166,7 +188,20 @@ def index_part(node: tree.Node, negated: bool = False) -> tree.Node | None:
     if isinstance(node, Test) and node.field.name == "rule" and negated is node.negated:
         marked = (Test(BY_NAME[name], Op.TRUE, None, False, node.start, node.end) for name in ("noted", "carried"))
         return tree.Or(tuple(marked), node.start, node.end)
+    if isinstance(node, tree.SameTopicPartition) and names and not negated and (pair := _topic_part(node.term)) is not None:
+        return tree.SameTopicPartition(pair, node.start, node.end)
     found = apis(node, negated)
     if found.outside:
         return None
     return Test(BY_NAME["api"], Op.IN, tuple(sorted(found.keys)), False, node.start, node.end)
+
+
+def _topic_part(term: tree.Node) -> tree.Node | None:
+    """The part of the tests of a topic-partition that is about its topic, and true if the whole is. None: there is none."""
+    if isinstance(term, tree.And | tree.Or):
+        parts = [_topic_part(each) for each in term.terms]
+        known = tuple(part for part in parts if part is not None)
+        if isinstance(term, tree.And):
+            return tree.And(known, term.start, term.end) if known else None
+        return tree.Or(known, term.start, term.end) if len(known) == len(parts) else None
+    return term if names_only(term) else None

@@ -15,11 +15,14 @@ from typing import Any, Protocol
 
 from ..connection.api_versions import PeerInfo
 from ..connection.exchange import State
-from . import values
+from ..connection.topics import Topics
+from . import analysis, values
+from . import names as exchange_names
 from .evaluate import Now
 from .language import tree
 from .language.literals import DAY, TimeOfDay, seconds_of_offset
 from .language.tree import FieldValue, Op, Test, ValueRange
+from .names import UNKNOWN_ID, NameColumn, Names
 from .predicates import predicate, time_of_day
 
 Array = Any
@@ -55,6 +58,14 @@ class Columns(Protocol):
     @property
     def peer_infos(self) -> Mapping[int, PeerInfo]:
         """The known peer info of connections, by the number in ``connection``."""
+
+    @property
+    def names(self) -> NameColumn | None:
+        """The names of the exchanges, as far as they are known; None if nobody remembers them."""
+
+    @property
+    def topics(self) -> Topics | None:
+        """Names of topic ids."""
 
     def __len__(self) -> int: ...
     def array(self, start: int, stop: int) -> Array:
@@ -123,6 +134,8 @@ class _Expression:
         return f"({self.column('flags')} {'>=' if truth else '<'} 0)"
 
     def node(self, node: tree.Node) -> str:
+        if analysis.names_only(node):
+            return self.by_names(node)
         if isinstance(node, Test):
             found = self.test(node)
             return self.negation(found) if node.negated else found
@@ -133,6 +146,13 @@ class _Expression:
         assert isinstance(node, tree.And | tree.Or)
         terms = [self.node(term) for term in node.terms]
         return self.all_of(terms) if isinstance(node, tree.And) else self.any_of(terms)
+
+    def by_names(self, node: tree.Node) -> str:
+        """Tests of names, which are decided once per set of names."""
+        column = self.columns.names
+        assert column is not None
+        decided = _DecidedNames(exchange_names.function(node, self.columns.topics), column.sets)
+        return f"{self.constant(decided.mask if self.vector else decided.one)}({self.column('names')})"
 
     def state(self, state: State) -> str:
         layout = self.columns.layout
@@ -331,34 +351,75 @@ def _vector_clock(zone: tzinfo | None) -> Callable[[Array], Array]:
     return of_day
 
 
-class ColumnTest:
-    """A filter for the records of one index. `node` must need the index only (see `analysis.index_part`)."""
+class _DecidedNames:
+    """What a filter says of each set of names, also of those that are added later."""
 
-    def __init__(self, node: tree.Node, columns: Columns, zone: tzinfo | None = None, now: Now | None = None) -> None:
-        self._node, self._columns, self._zone, self._now = node, columns, zone, now
-        self._vector: tuple[_Expression, Any] | None = None
+    def __init__(self, decide: Callable[[Names], bool], sets: Sequence[Names]) -> None:
+        self._decide, self._sets, self._passes = decide, sets, bytearray()
+
+    def one(self, number: int) -> int:
+        while len(self._passes) <= number:
+            self._passes.append(self._decide(self._sets[len(self._passes)]))
+        return self._passes[number]
+
+    def mask(self, numbers: Array) -> Array:
+        import numpy
+
+        self.one(len(self._sets) - 1)
+        return numpy.frombuffer(bytes(self._passes), bool)[numbers]
+
+
+class ColumnTest:
+    """A filter for the records of one index. `node` must need the index only (see `analysis.index_part`), and `named` no more than
+    that and names: it decides records whose names are known, and `node` the others. None: all of them pass."""
+
+    def __init__(
+        self, node: tree.Node | None, columns: Columns, zone: tzinfo | None = None, now: Now | None = None, named: tree.Node | None = None
+    ) -> None:
+        self._node, self._columns, self._zone, self._now, self._named = node, columns, zone, now, named
+        self._vector: dict[bool, tuple[_Expression, Any]] = {}
         self._scalar: tuple[tuple[str, ...], Callable[..., Iterator[int]]] | None = None
 
     def mask(self, start: int, stop: int) -> Array:
         """Which of the records `start` to `stop` pass, as a numpy array of bool."""
-        if self._vector is None:
-            expression = _Expression(self._columns, self._zone, self._now, vector=True)
-            source = expression.node(self._node)
-            self._vector = expression, compile(source, "<filter over columns>", "eval")
-        expression, code = self._vector
         array = self._columns.array(start, stop)
-        names = {name: array[name].astype("i8") for name in expression.used}
-        return eval(code, {"__builtins__": {}}, expression.names | names)  # names of columns and constants alone
+        if self._named is None:
+            assert self._node is not None
+            return self._mask(False, array)
+        import numpy
+
+        column = self._columns.names
+        assert column is not None
+        ids = numpy.frombuffer(column.ids, "u4")[start:stop].copy()
+        passing = self._mask(True, array, ids=ids)
+        unknown = (ids == UNKNOWN_ID).nonzero()[0]
+        if len(unknown):
+            passing[unknown] = True if self._node is None else self._mask(False, array, unknown)
+        return passing
+
+    def _mask(self, named: bool, array: Array, which: Array = ..., ids: Array = None) -> Array:
+        """`node` or `named` of all records, or of `which`."""
+        if named not in self._vector:
+            node = self._named if named else self._node
+            assert node is not None
+            expression = _Expression(self._columns, self._zone, self._now, vector=True)
+            self._vector[named] = expression, compile(expression.node(node), "<filter over columns>", "eval")
+        expression, code = self._vector[named]
+        used = {name: ids if name == "names" else array[name][which].astype("i8") for name in expression.used}
+        return eval(code, {"__builtins__": {}}, expression.names | used)  # names of columns and constants alone
 
     def rows(self, start: int, stop: int, base: int = 0) -> Iterator[int]:
         """The numbers of the records `start` to `stop` that pass, plus `base`, without numpy."""
         if self._scalar is None:
             expression = _Expression(self._columns, self._zone, self._now, vector=False)
-            source = expression.node(self._node)
+            source = "True" if self._node is None else expression.node(self._node)
+            if self._named is not None:
+                source = f"({expression.node(self._named)} if {expression.column('names')} != {UNKNOWN_ID} else {source})"
             used = tuple(name for name in self._columns.layout.columns if name in expression.used) or ("flags",)
+            named = ", names" if self._named is not None else ""
             lines = [
                 "def passing(records, count):",
-                f"    for {', '.join(used)}, in records:",
+                f"    for {'(' if named else ''}{', '.join(used)},{')' if named else ''}{named} in records:",
                 f"        if {source}: yield next(count)",
                 "        else: next(count)",
             ]
@@ -366,4 +427,8 @@ class ColumnTest:
             exec(compile("\n".join(lines), "<filter over records>", "exec"), names)
             self._scalar = used, names["passing"]
         used, passing = self._scalar
-        return passing(self._columns.tuples(used, start, stop), itertools.count(base + start))
+        records: Iterable[Any] = self._columns.tuples(used, start, stop)
+        if self._named is not None:
+            assert self._columns.names is not None
+            records = zip(records, self._columns.names.ids[start:stop], strict=True)
+        return passing(records, itertools.count(base + start))

@@ -63,6 +63,16 @@ class Filter:
         return self.needs <= analysis.COLUMNS
 
     @cached_property
+    def names_decide(self) -> bool:
+        """Whether the columns decide it for exchanges whose names are known (see `names`)."""
+        return analysis.columns_decide(self.tree, names=True)
+
+    @cached_property
+    def has_names(self) -> bool:
+        """Whether it asks for names: topics, groups, transactional ids."""
+        return analysis.has_names(self.tree)
+
+    @cached_property
     def request_only(self) -> bool:
         """Whether the request decides it. Fields of both sides are then those of the request: ``topic == orders`` is about the
         topics that the request names."""
@@ -113,10 +123,14 @@ class Filter:
         """The part that index columns decide, which is true of every match. None: no part. See `columns_only`."""
         return analysis.index_part(self.tree)
 
+    @cached_property
+    def _named_part(self) -> Node | None:
+        return analysis.index_part(self.tree, names=True) if self.has_names else None
+
     def columns(self, columns: Columns) -> ColumnTest | None:
-        """The test of an index's records for `index_part`; None if that is None, and all records pass."""
-        part = self.index_part
-        return None if part is None else ColumnTest(part, columns, self.zone, self.now)
+        """The test of an index's records for `index_part`, and of those with known names for more; None if all records pass."""
+        part, named = self.index_part, None if columns.names is None else self._named_part
+        return None if part is None and named is None else ColumnTest(part, columns, self.zone, self.now, named)
 
     def at(self, now: Callable[[], int] | int) -> Filter:
         """The same filter with another time, or clock."""

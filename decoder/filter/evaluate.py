@@ -36,7 +36,7 @@ def cost(node: tree.Node) -> int:
 
 def function(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Decide:
     """The function from an exchange to whether it matches. `now`: gives nanoseconds since the epoch."""
-    return _Builder(zone, now, values.pairs).build(node)
+    return Builder(zone, now, values.pairs).build(node)
 
 
 def part_test(node: tree.Node, zone: tzinfo | None = None, now: Now | None = None) -> Callable[[Exchange, MessagePart], bool]:
@@ -54,7 +54,16 @@ def part_test(node: tree.Node, zone: tzinfo | None = None, now: Now | None = Non
         of_it = (each for each in values.pairs(exchange) if (each.topic, each.topic_id) == (pair.topic, pair.topic_id))
         return chain((pair,), of_it)
 
-    decide = _Builder(zone, now, pairs, only).build(node)
+    def of_field(field: Field | Path) -> Many:
+        whole = values.of_field(field)
+
+        def get(exchange: Exchange) -> Iterable[Any]:
+            own = values.of_part(exchange, only[0], field)
+            return whole(exchange) if own is None else own
+
+        return get
+
+    decide = Builder(zone, now, pairs, of_field).build(node)
 
     def decide_of(exchange: Exchange, part: MessagePart) -> bool:
         only[:] = (part,)
@@ -63,15 +72,17 @@ def part_test(node: tree.Node, zone: tzinfo | None = None, now: Now | None = Non
     return decide_of
 
 
-class _Builder:
+class Builder:
+    """Makes functions from what a filter is asked about: an exchange, or whatever `pairs` and `of_field` read."""
+
     def __init__(
         self,
         zone: tzinfo | None,
         now: Now | None,
-        pairs: Callable[[Exchange], Iterator[TopicPartition]],
-        only: list[MessagePart] | None = None,
+        pairs: Callable[[Any], Iterator[TopicPartition]],
+        of_field: Callable[[Field | Path], Callable[[Any], Iterable[Any]]] = values.of_field,
     ) -> None:
-        self.zone, self.now, self.pairs, self.only = zone, now, pairs, only
+        self.zone, self.now, self.pairs, self.of_field = zone, now, pairs, of_field
 
     def build(self, node: tree.Node) -> Decide:
         if isinstance(node, Test):
@@ -100,17 +111,8 @@ class _Builder:
     def values(self, test: Test) -> values.Many:
         item, pairs = values.TOPIC_PARTITION_FIELD.get(test.field.name), self.pairs
         if item is None or isinstance(test.field, Path):
-            return values.of_field(test.field) if self.only is None else self.of_part(test.field, self.only)
+            return self.of_field(test.field)
         return lambda exchange: (value for pair in pairs(exchange) if (value := pair[item]) is not None)
-
-    def of_part(self, field: Field | Path, only: list[MessagePart]) -> Many:
-        whole = values.of_field(field)
-
-        def get(exchange: Exchange) -> Iterable[Any]:
-            own = values.of_part(exchange, only[0], field)
-            return whole(exchange) if own is None else own
-
-        return get
 
     def test(self, test: Test) -> Decide:
         if test.field.name == "pending" or (isinstance(test.value, FieldValue) and test.value.field.name == "pending"):

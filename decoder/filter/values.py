@@ -12,6 +12,7 @@ from ..codec.plan import Plan, PlanValue
 from ..codec.project import field_at, values_at
 from ..connection.exchange import Exchange, State
 from ..connection.hit_notes import rules_in
+from ..connection.topics import Topics
 from ..errors import EncodeError
 from ..schema import facts
 from . import entities
@@ -193,17 +194,23 @@ def _producer_ids(exchange: Exchange) -> Iterator[int]:
 
 def pairs(exchange: Exchange) -> Iterator[TopicPartition]:
     """Every topic-partition of request and response; names are looked up by their ids."""
+    return named(pairs_as_sent(exchange), exchange.topics)
+
+
+def pairs_as_sent(exchange: Exchange) -> Iterator[TopicPartition]:
+    """Every topic-partition of request and response, as the messages have it: by name, by id or by both."""
     for side in ("request", "response"):
         message = _message(exchange, side)
         walk = entities.topic_partitions_of(message.plan) if message is not None else None
-        if message is None or walk is None:
-            continue
-        for pair in walk(message.values):
-            if not pair.topic and pair.topic_id is not None and exchange.topics is not None:
-                name = exchange.topics.name(pair.topic_id)
-                yield pair if name is None else pair._replace(topic=name)
-            else:
-                yield pair
+        if message is not None and walk is not None:
+            yield from walk(message.values)
+
+
+def named(pairs: Iterable[TopicPartition], topics: Topics | None) -> Iterator[TopicPartition]:
+    """Topic-partitions with the names of those that have only an id, as far as they are known."""
+    for pair in pairs:
+        name = topics.name(pair.topic_id) if topics is not None and not pair.topic and pair.topic_id is not None else None
+        yield pair if name is None else pair._replace(topic=name)
 
 
 TOPIC_PARTITION_FIELD = {"topic": 0, "topic.id": 1, "partition": 2, "partition.err": 3, "topic.err": 4}

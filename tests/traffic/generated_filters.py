@@ -162,6 +162,9 @@ ALL_TESTS = (
     | st.sampled_from(_PATHS)
     | st.sampled_from(("ver > broker.max", "throttle > latency", '"orders"'))
 )
+NAME_TESTS = field_tests(tuple(field for field in FIELDS if field.name in ("topic", "topic.id", "partition", "group", "txn"))) | st.sampled_from(
+    ("api == Produce", "err", "latency > 3ms", "acks == 1")
+)
 CONNECTION_TESTS = field_tests(CONNECTION_FIELDS) | st.sampled_from(
     ("ver > broker.max", "ver < broker.min", "broker.max >= broker.min", "corr == broker.max", "api == Fetch", "err")
 )
