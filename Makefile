@@ -10,7 +10,7 @@ GIGABYTES ?= 20
 MINUTES ?= 60
 SANITIZED ?= 50000
 # the extras that users install, but for Spark Connect's, which is not installed here
-PINNED := demo values tls scapy tshark spark web report
+PINNED := demo values tls scapy tshark spark web report delta
 # each says with --help what it measures and against what
 BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
 	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py ui/pages.py ui/commands.py spark/tables.py spark/goals.py growth/run.py

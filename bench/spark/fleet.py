@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from barnabas.captures.spark import pipeline
+from barnabas.captures.tables.output.folder import DEFAULT
 from tables import HEADERS, cpu
 from traffic import record
 
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=30)
     parser.add_argument("--all", action="store_true")
     given = parser.parse_args()
-    names = pipeline.DEFAULT if given.all else HEADERS
+    names = DEFAULT if given.all else HEADERS
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as place:
         source, output = Path(place, "captures"), Path(place, "tables")
         days: list[float] = []

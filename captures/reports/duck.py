@@ -39,9 +39,11 @@ class Duck:
             if any(isinstance(each, Remote) for each in source.files):  # DuckDB would have to be extended for stores; pyarrow knows them
                 self._connection.register(name, _dataset(source))
                 continue
-            files = ", ".join("'" + str(file).replace("'", "''") + "'" for file in source.files)
-            read = f"read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
-            there = {row[0] for row in self._connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
+            read, there = "(SELECT 1 WHERE false)", set()
+            if source.files:
+                files = ", ".join("'" + str(file).replace("'", "''") + "'" for file in source.files)
+                read = f"read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+                there = {row[0] for row in self._connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()}
             columns = (f'{"" if each.name in there else f"CAST(NULL AS {each.arrow}) AS "}"{each.name}"' for each in source.table.chosen())
             self._connection.execute(f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM {read}")
 

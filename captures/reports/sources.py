@@ -17,13 +17,10 @@ class TableSource:
     """A table: where it is, and its columns in this version. Files of an older version lack some: they are null there."""
 
     table: Table
-    places: dict[Place, list[Place]] = field(default_factory=dict)
-    """The table's folder in each folder of tables, and the Parquet files in it."""
-
-    @property
-    def files(self) -> list[Place]:
-        """All of its files."""
-        return [file for files in self.places.values() for file in files]
+    files: list[Place] = field(default_factory=list)
+    """All of its Parquet files."""
+    places: list[list[Place]] = field(default_factory=list)
+    """For each folder of tables, what to read: the table's folder, or the files that its log names."""
 
     @property
     def schema(self) -> Any:
@@ -41,5 +38,7 @@ def table_sources(paths: Iterable[Place]) -> dict[str, TableSource]:
         held = folder.held()
         for table in TABLES:
             if table.name in held:
-                found.setdefault(table.name, TableSource(table)).places[path / table.name] = folder.paths(table.name)
+                source, files = found.setdefault(table.name, TableSource(table)), folder.paths(table.name)
+                source.files += files
+                source.places.append([path / table.name] if folder.delta is None else files)
     return found

@@ -32,13 +32,13 @@ class Spark:
         columns = [column.name for column in source.table.chosen()]
         reader = self._spark.read.schema(ddl(name, columns))
         try:  # one folder after the other: Spark refuses several with partitions
-            frames = [reader.parquet(_for_spark(place)).select(columns) for place in source.places]
-            reduce(lambda one, other: one.union(other), frames).createOrReplaceTempView(name)
+            frames = [reader.parquet(*map(_for_spark, places)).select(columns) for places in source.places if places]
+            reduce(lambda one, other: one.union(other), frames or [self._spark.createDataFrame([], ddl(name, columns))]).createOrReplaceTempView(name)
         except Exception as error:  # an AnalysisException or a Py4JJavaError, by the version of Spark
             if "ClassNotFoundException" not in str(error) and "UnsupportedFileSystemException" not in str(error):
                 raise
             raise PipelineError(
-                f"{next(iter(source.places))}: Spark itself has no file system for that: add Hadoop's (for s3: hadoop-aws) to Spark, or use "
+                f"{source.places[0][0]}: Spark itself has no file system for that: add Hadoop's (for s3: hadoop-aws) to Spark, or use "
                 "--engine duckdb"
             ) from error
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from .. import tables
 from ..reading.storage import Place, Remote, StorageError, place, text
 from ..tables.columns import numpy, pyarrow
-from ..tables.output.folder import DEFAULT, Folder
+from ..tables.output.delta import WEEK_HOURS, Compacted, deltalake
+from ..tables.output.folder import Folder, TableFormat
 from ..tables.output.manifest import Done
 from ..tables.output.plan import todo
 from . import PipelineError
@@ -66,32 +67,38 @@ def run(
     output: str | Place,
     progress: Progress = lambda text: None,
     *,
-    names: Iterable[str] = DEFAULT,
+    names: Iterable[str] = (),
     cluster: str = "",
+    table_format: TableFormat | None = None,
     dry: bool = False,
     wheel: Path | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> PipelineResult:
-    """Read the captures under `source` into the tables `names` of `output`; both may be URIs (`captures.reading.storage`).
+    """Read the captures under `source` into the tables `names` of `output` (of none: those that it has, or `DEFAULT`); both may be URIs (`captures.reading.storage`).
 
     `spark`: a session, such as a notebook's, which stays open; or the master of one that is started for this run,
     ``"local[2]"``, ``"spark://HOST:PORT"``, ``"sc://HOST:PORT"``, or ``"none"`` for this process without Spark. `wheel`, of this
     package, for the executors of a cluster, and `conf`, Spark's settings, are for a session that is started.
 
-    `cluster`: the cluster id of all these captures; else that which their responses give. `progress` is called with one line per
+    `cluster`: the cluster id of all these captures; else that which their responses give. `table_format`: of a new folder; None: Parquet, or
+    what the folder has. `progress` is called with one line per
     step. `dry`: write nothing, and start nothing. Raises `PipelineError`,
     `StorageError`, `FolderError` or `MissingLibrary` (all `BarnabasError`), if possible before Spark starts.
     """
     source, output = _place(source), _place(output)
     _check(spark, wheel, conf or {}, dry)
-    folder = _folder(output, names)
+    folder = _folder(output, names, table_format)
     done = _done(folder)
     found = _found(source, done)
-    plan = todo(found.segments, done)
+    adding = folder.adding
+    plan = todo(found.segments, done, done if adding else ())
     size = sum(segment.size for segment in plan.segments)
     outcome = PipelineResult(
         output, folder.names, len(plan.segments), size, plan.unchanged, found.live, len(plan.gone), found.left_out
     )
+    gone = len(done.keys() - {segment.key for segment in found.segments})
+    if adding and gone:
+        outcome.left_out.append(f"{count(gone, 'file')} that are gone: {', '.join(adding)} will not have their rows")
     progress(
         f"{count(outcome.read, 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
     )
@@ -156,9 +163,12 @@ def _done(folder: Folder) -> dict[str, Done]:
         raise PipelineError(f"{folder.path} cannot be read: {error.strerror or error}") from error
 
 
-def _folder(output: Place, names: Iterable[str]) -> Folder:
+def _folder(output: Place, names: Iterable[str], table_format: TableFormat | None) -> Folder:
     try:
-        return Folder(output, names)
+        folder = Folder(output, names, table_format)
+        if folder.delta is not None:
+            deltalake()  # raises MissingDelta before anything starts
+        return folder
     except ValueError as error:
         raise PipelineError(f"--tables: {error}") from error
 
@@ -195,8 +205,9 @@ def stream(
     output: str | Place,
     progress: Progress = lambda text: None,
     *,
-    names: Iterable[str] = DEFAULT,
+    names: Iterable[str] = (),
     cluster: str = "",
+    table_format: TableFormat | None = None,
     checkpoint: Path | None = None,
     every: float = 10.0,
     once: bool = False,
@@ -217,7 +228,9 @@ def stream(
         raise PipelineError(f"{source}: no such folder; give a folder of captures")
     if isinstance(output, Remote) and checkpoint is None:
         raise PipelineError(f"{output} is in a store, where Spark keeps no checkpoint: give a folder with --checkpoint")
-    folder = _folder(output, names)
+    folder = _folder(output, names, table_format)
+    if folder.adding:
+        raise PipelineError(f"{output} does not have the tables {', '.join(folder.adding)}: add them with barnabas pipeline run")
     with lock_output(folder), _session(spark, progress, False, wheel, conf or {}) as there:
         from .pipeline_source import NAME
 
@@ -245,8 +258,21 @@ def stream(
         folder.done()  # what the tasks have put there
 
 
+def compact(output: str | Place, retention_hours: int = WEEK_HOURS) -> dict[str, Compacted]:
+    """Join the small files of tables in the format delta, and remove files that were not part of a table for `retention_hours`. Returns what was
+    done, by table; of tables in Parquet, whose files are never small for long, nothing. Raises FolderError, PipelineError, MissingDelta."""
+    folder = Folder(_place(output))
+    folder.check()
+    if folder.delta is None:
+        return {}
+    with lock_output(folder):
+        assert folder.delta is not None
+        return {name: folder.delta.compact(name, retention_hours) for name in folder.names}
+
+
 def _refine(folder: Folder, source: Place, engine: OnSpark, progress: Progress) -> None:
     """Make the tables of the recordings that a stream has read more of."""
+    folder.commit()
     outcome = PipelineResult(folder.path, folder.names)
     Steps(folder, _found(source, folder.done()).segments, [], "", outcome).refine(engine)
     for line in outcome.damaged:

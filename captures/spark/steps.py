@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 _JOB = 2000
 """Tasks of one Spark job."""
+_COMMIT = 100
+"""Chunks that readers of a Delta table see at once."""
 
 
 class Outcome(Protocol):
@@ -92,6 +94,7 @@ class Steps:
             self._folder.made.add(made.recording)
             self._outcome.recordings += 1
             self._outcome.damaged += made.notes
+        self._folder.commit()
 
     def _merge(self) -> None:
         self._named |= self._folder.context.merge(self._captures, self._cluster)
@@ -100,12 +103,15 @@ class Steps:
         if not work:
             return
         causes = {key for chunk in work for key in chunk.cause}
-        for written in engine.write(work):
+        for number, written in enumerate(engine.write(work), 1):
             self._folder.learn(written)
+            if number % _COMMIT == 0:
+                self._folder.commit()
             for row in written.rows:
                 if row["status"] == "ok" or key_of(row) not in causes:
                     continue
                 self._outcome.damaged.append(f"{row['path']}: {row['status']}: {row['detail'] or 'it ends early'}")
+        self._folder.commit()
 
     def _lacking(self, but: Collection[str] = ()) -> Work:
         """What has to be read again because more is known now, `but` these files."""

@@ -65,8 +65,9 @@ class Environment:
 
     def _fill(self) -> None:
         """With what the commands of several pages take for made."""
-        done = self.run(["pipeline", "run", "captures", "-o", "tables", "--master", "none"])
-        assert not done.status, done.err
+        for made in (["tables"], ["lake", "--format", "delta"]):
+            done = self.run(["pipeline", "run", "captures", "--master", "none", "-o", *made])
+            assert not done.status, done.err
         self.run(["config", "example"], "barnabas.toml")
 
     def _read_answers(self) -> None:

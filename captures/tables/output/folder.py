@@ -11,12 +11,15 @@ all others of the chunk are there. So a reader never sees half a file or a row t
 the list of what is done. `date` is the day (UTC) on which the first exchange of the chunk, or of the recording, began.
 
 In a store (`captures.reading.storage`) a file is written on this machine, and put in its place as a whole.
+
+In the format `TableFormat.DELTA` a log of each table says which files are in it (`delta`); all else is the same.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +39,11 @@ from ..segments import LAYOUT, SEGMENTS, Segment, fetch_local
 from ..version_table import PARTIAL_VERSIONS, VERSIONS
 from .check import FolderCheck, check
 from .context_tables import ContextTables
+from .delta import DeltaTables
 from .manifest import Done, Manifest, Written, date_of, is_one
-from .parquet import HIDDEN, LANDED, LAYOUT_KEY, ParquetFile
+from .parquet import HIDDEN, LANDED, LAYOUT_KEY, ParquetFile, put_bytes
 from .plan import Chunk
-from .recordings import PARTS, Made, Recording, RecordingTables, recordings_of
+from .recordings import PARTS, STATE, Made, Recording, RecordingTables, recordings_of
 
 _EMPTY = "date=1970-01-01/nothing.parquet"
 _DESCRIBED = {table.name: table for table in TABLES}
@@ -47,10 +51,23 @@ _NAMED = ("errors", "batches", "records")
 """Tables with topics."""
 DEFAULT = tuple(name for name in _DESCRIBED if name not in ("records", "happenings"))
 """The tables that are made unless others are asked for."""
+_OF_RECORDINGS = frozenset((CONNECTIONS.name, VERSIONS.name, FINDINGS.name, HAPPENINGS.name))
+"""Tables whose rows come once the files of a recording are read."""
+_ADDING = "adding"
+"""In `LANDED`: tables to which files that were read before still have to be added."""
 
 
 class FolderError(BarnabasError):
     """The folder cannot be used: one line for the user, with the remedy."""
+
+
+class TableFormat(StrEnum):
+    """How the files of a table are known."""
+
+    PARQUET = "parquet"
+    """They are those in its folder."""
+    DELTA = "delta"
+    """They are in its Delta log."""
 
 
 def is_table(each: Listed) -> bool:
@@ -59,20 +76,37 @@ def is_table(each: Listed) -> bool:
 
 
 class Folder:
-    """The folder of tables `output`, with the tables `names` (`segments` is always one of them)."""
+    """The folder of tables `output`, with the tables `names` (`segments` is always one of them); if none are named, with those that it has,
+    or `DEFAULT`. `table_format`: of a new one, or the one that it must have. Raises FolderError if it has another."""
 
-    def __init__(self, output: str | Place, names: Iterable[str] = DEFAULT) -> None:
+    def __init__(self, output: str | Place, names: Iterable[str] = (), table_format: TableFormat | None = None) -> None:
         self.path = place(output)
-        self._manifest = Manifest(self.path)
+        self.delta = self._delta(table_format)
+        self._manifest = Manifest(self.path, self.delta)
         self.context = ContextTables(self.path)
         self.made = Made(self.path)
         self.was_killed = False
         """Whether the run before this one did not end in order."""
-        asked = set(names) | {SEGMENTS.name}
+        held = self.held()
+        asked = {*(names or (held if SEGMENTS.name in held else DEFAULT)), SEGMENTS.name}
         unknown = asked - set(_DESCRIBED)
         if unknown:
             raise ValueError(f"there is no table {min(unknown)!r}; the tables are: {', '.join(_DESCRIBED)}")
         self.names = tuple(name for name in _DESCRIBED if name in asked)
+
+    def _delta(self, table_format: TableFormat | None) -> DeltaTables | None:
+        if not isinstance(self.path, Path):
+            if table_format is TableFormat.DELTA:
+                raise FolderError(f"{self.path} is in a store, but tables in the format delta need a folder: choose another --output")
+            return None
+        delta = DeltaTables(self.path)
+        if delta.exists(SEGMENTS.name):
+            there = TableFormat.DELTA
+        else:
+            there = TableFormat.PARQUET if (self.path / SEGMENTS.name / _EMPTY).exists() else table_format or TableFormat.PARQUET
+        if table_format not in (None, there):
+            raise FolderError(f"{self.path} contains tables in the format {there}: choose another --output, or --format {there}")
+        return delta if there is TableFormat.DELTA else None
 
     # as a whole
 
@@ -83,7 +117,11 @@ class Folder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (self.path / HIDDEN).exists():
             self.was_killed = True
-            self._sweep()
+            self._unhide()
+            if self.delta is None:
+                self._sweep()
+            else:
+                self._complete(self.delta)
         if isinstance(self.path, Path):
             (self.path / HIDDEN).mkdir(mode=0o700)
         else:
@@ -94,21 +132,34 @@ class Folder:
                     f"{self.path / name} contains other Parquet files, perhaps of an older version: choose another --output"
                 )
         held = self.held()
-        if held and set(held) != set(self.names) and self.done():
+        if not set(held) <= set(self.names) and self.done():
             raise FolderError(
-                f"{self.path} has the tables {', '.join(held)}, but others were requested: give --tables "
-                f"{','.join(held)}, or another --output"
+                f"{self.path} also has the tables {', '.join(name for name in held if name not in self.names)}: give no --tables, "
+                "or another --output"
             )
-        for name in self.names:
-            empty = self.path / name / _EMPTY
+        adding = self.adding
+        if adding:
+            put_bytes(self.path, self.path / LANDED / _ADDING, " ".join(adding).encode())
+        for name in sorted(self.names, key=lambda name: name == SEGMENTS.name):  # with it, all are there
             if name in held and self._check(name, LAYOUT):
+                continue
+            if self.delta is not None:
+                (self.delta.add_columns if name in held else self.delta.create)(_DESCRIBED[name])
                 continue
             writer = ParquetFile(self.path, _DESCRIBED[name], "nothing")
             writer.close()
-            writer.put(empty)
+            writer.put(self.path / name / _EMPTY)
+
+    @property
+    def adding(self) -> tuple[str, ...]:
+        """The tables that are new in a folder that has others: all files have to be read again for them."""
+        held, there = self.held(), self.path / LANDED / _ADDING
+        begun = (there.read_bytes() if isinstance(there, Path) else there.read()).decode().split() if there.exists() else []
+        return tuple(name for name in self.names if name in begun or (name not in held and SEGMENTS.name in held and self.done()))
 
     def finish(self) -> None:
         """A run has ended in order."""
+        (self.path / LANDED / _ADDING).unlink(missing_ok=True)
         self._manifest.save()
         self.made.save()
         self._unhide()
@@ -120,8 +171,7 @@ class Folder:
             (self.path / HIDDEN).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """After a kill: remove hidden files, and the rows of files that are not on the list of what is done."""
-        self._unhide()
+        """After a kill: remove the rows of files that are not on the list of what is done."""
         done = self.done()
         readable = [each for each in done.values() if not each.unreadable]
         days = {each.capture_id: each.date for each in sorted(readable, key=lambda each: each.date, reverse=True)}
@@ -138,12 +188,27 @@ class Folder:
                 if each.path.stem not in chunks:
                     each.path.unlink(missing_ok=True)
 
+    def _complete(self, delta: DeltaTables) -> None:
+        """After a kill: what was written and is not in the logs."""
+        delta.commit()
+        if delta.exists(HAPPENINGS.name):  # they may have been lost behind the state of a recording's detectors
+            shutil.rmtree(Path(str(self.path)) / LANDED / STATE, ignore_errors=True)
+
+    def commit(self) -> None:
+        """Show readers what `write` and `write_recording` have written until now, where they do not see it at once."""
+        if self.delta is not None:
+            self.delta.commit()
+
     def paths(self, name: str) -> list[Place]:
         """The Parquet files of a table."""
+        if self.delta is not None:
+            return [self.path / name / below for below, _, _ in self.delta.stamps(name)]
         return [each.path for each in list_files(self.path / name) if is_table(each)]
 
     def held(self) -> tuple[str, ...]:
         """The tables that are there."""
+        if self.delta is not None:
+            return tuple(filter(self.delta.exists, _DESCRIBED))
         return tuple(name for name in _DESCRIBED if (self.path / name / _EMPTY).exists())
 
     def check(self) -> None:
@@ -159,11 +224,7 @@ class Folder:
     def _check(self, name: str, oldest: int) -> bool:
         """Whether a table has all columns of this version. Raises FolderError if its columns do not mean what they do here, or
         have other types. `oldest`: the first layout that will do."""
-        from pyarrow import parquet
-
-        store, path = open_filesystem(self.path / name / _EMPTY)
-        found = parquet.read_schema(path, filesystem=store)
-        layout = (found.metadata or {}).get(LAYOUT_KEY, b"").decode()
+        layout, found = self._schema(name) if self.delta is None else self.delta.schema(name)
         here = {column.name: column.type for column in schema_of(_DESCRIBED[name].chosen())}
         there = {column.name: column.type for column in found}
         known = layout.isdigit() and oldest <= int(layout) <= LAYOUT
@@ -173,6 +234,13 @@ class Folder:
                 f"{LAYOUT}): make the tables again in another --output"
             )
         return here.keys() <= there.keys()
+
+    def _schema(self, name: str) -> tuple[str, Any]:
+        from pyarrow import parquet
+
+        store, path = open_filesystem(self.path / name / _EMPTY)
+        found = parquet.read_schema(path, filesystem=store)
+        return (found.metadata or {}).get(LAYOUT_KEY, b"").decode(), found
 
     def done(self) -> dict[str, Done]:
         """The files that were read, by `Segment.key`."""
@@ -184,9 +252,18 @@ class Folder:
 
     def remove(self, date: str, chunk: str, but: Collection[str] = ()) -> None:
         """Take a chunk's rows out of all tables `but` these; first out of the list of what is done."""
-        for name in (SEGMENTS.name, *(name for name in self.names if name != SEGMENTS.name), PARTIAL_VERSIONS.name):
+        names = [SEGMENTS.name, *(name for name in self.names if name != SEGMENTS.name), PARTIAL_VERSIONS.name]
+        if self.delta is not None:
+            if not but:
+                self.delta.remove(chunk, chunk.rpartition("-")[0], self._chunk_tables())
+            names = list(_PARTS)
+        for name in names:
             if name not in but:
                 self._place(name, date, chunk).unlink(missing_ok=True)
+
+    def _chunk_tables(self) -> list[str]:
+        """The tables whose rows come with those of `segments`."""
+        return [name for name in self.names if name not in _OF_RECORDINGS]
 
     def verify(self) -> FolderCheck:
         """Compare the rows of the tables with what `segments` counts. Raises FolderError, OSError."""
@@ -228,13 +305,18 @@ class Folder:
             last.add(pyarrow().RecordBatch.from_pylist(rows, schema=last.schema))
             for writer in writers.values():
                 writer.close()
-            for place in chunk.before:
-                if place != (date, chunk.key):
-                    self.remove(*place)
+            if self.delta is None:
+                for place in chunk.before:
+                    if place != (date, chunk.key):
+                        self.remove(*place)
+            landed = {name: writer for name, writer in writers.items() if self.delta is not None and name not in _PARTS}
             for name, writer in writers.items():
-                writer.put(self._place(name, date, chunk.key))
+                if name not in landed:
+                    writer.put(self._place(name, date, chunk.key))
             if chunk.before:
                 self.remove(date, chunk.key, but=writers)
+            if self.delta is not None:
+                self.delta.land(chunk.key, chunk.capture_id, date, self._chunk_tables(), landed)
         finally:
             for writer in writers.values():
                 writer.drop()
@@ -293,11 +375,19 @@ class Folder:
 
         found: set[str] = set()
         for name in _NAMED if done.unnamed else ():
-            store, path = open_filesystem(self._place(name, done.date, done.chunk))
-            try:
-                found |= unnamed_topics(parquet.read_table(path, columns=["topic", "topic_id"], filesystem=store))
-            except FileNotFoundError:
+            if name not in self.names:
                 continue
+            if self.delta is None:
+                places = [self._place(name, done.date, done.chunk)]
+            else:
+                places = list(self.delta.files_of(name, done.chunk))
+            for each in places:
+                store, path = open_filesystem(each)
+                try:
+                    rows = parquet.read_table(path, columns=["topic", "topic_id"], filters=[("capture_id", "=", done.capture_id)], filesystem=store)
+                except FileNotFoundError:
+                    continue
+                found |= unnamed_topics(rows)
         return found
 
     def lacking(self, segments: Iterable[Segment], named: Collection[bytes]) -> set[str]:
@@ -318,20 +408,23 @@ class Folder:
 
     def recordings(self, segments: Mapping[str, Segment]) -> list[Recording]:
         """The recordings whose tables have to be made (again). `segments`: the files that are there, by their keys."""
-        if not {CONNECTIONS.name, VERSIONS.name, FINDINGS.name, HAPPENINGS.name} & set(self.names):
+        if not _OF_RECORDINGS.intersection(self.names):
             return []
-        return recordings_of(self.done().values(), segments, self.made.read(), self.context)
+        made = self.made.read()
+        if _OF_RECORDINGS.intersection(self.adding):
+            made = {capture_id: ["", day] for capture_id, (_, day) in made.items()}
+        return recordings_of(self.done().values(), segments, made, self.context)
 
     def write_recording(self, recording: Recording) -> list[str]:
         """Make the tables of a recording; see `RecordingTables.write`."""
-        return RecordingTables(self.path, self.names).write(recording)
+        return RecordingTables(self.path, self.names, self.delta).write(recording, anew=HAPPENINGS.name in self.adding)
 
     def forget_recordings(self) -> None:
         """Take away the tables of recordings all of whose files were removed."""
         known = {each.capture_id for each in self.done().values()}
         made = self.made.read()
         for capture_id in [each for each in made if each not in known]:
-            RecordingTables(self.path, self.names).forget(capture_id, made.pop(capture_id)[1])
+            RecordingTables(self.path, self.names, self.delta).forget(capture_id, made.pop(capture_id)[1])
 
 
 _PARTS = {table.name: name for name, table in PARTS.items()}

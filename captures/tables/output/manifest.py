@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from ...reading.storage import Place, open_filesystem, stamp, stamps
 from ..columns import pyarrow
 from ..segments import SEGMENTS
-from .parquet import put_bytes
+from .delta import DeltaTables
+from .parquet import key_of_file, put_bytes
 
 MANIFEST = ".manifest"
 _COLUMNS = (
@@ -68,29 +69,35 @@ class Manifest:
     entry counts while the Parquet file it was made of has the same size and time.
     """
 
-    def __init__(self, folder: Place) -> None:
-        self._folder = folder
+    def __init__(self, folder: Place, delta: DeltaTables | None = None) -> None:
+        self._folder, self._delta = folder, delta
         self._held: dict[_Stamp, list[Done]] | None = None
         self._saved = True
         self._announced: dict[str, list[Done]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Manifest, (self._folder,)  # a task needs none of it
+        return Manifest, (self._folder, self._delta)  # a task needs none of it
 
     def learn(self, written: Written) -> None:
         """What was written just now, so that it need not be read."""
         place = f"date={written.date}/{written.chunk}.parquet"
         self._announced[place] = [_done(row, place) for row in written.rows]
 
+    def _there(self) -> set[_Stamp]:
+        """The Parquet files of the table `segments`."""
+        if self._delta is not None:
+            return set(self._delta.stamps(SEGMENTS.name)) if self._delta.exists(SEGMENTS.name) else set()
+        return {each for each in stamps(self._folder / SEGMENTS.name, (".parquet",)) if is_one(each[0])}
+
     def read(self) -> dict[str, Done]:
         """The files that were read, by `Segment.key`."""
         if self._held is None:
             self._held = self._kept()
-        there = {each for each in stamps(self._folder / SEGMENTS.name, (".parquet",)) if is_one(each[0])}
+        there = self._there()
         new = there.difference(self._held)
         self._saved = self._saved and not new and len(there) == len(self._held)
         held = {each: done for each, done in self._held.items() if each in there}
-        held |= {each: self._announced[each[0]] for each in new if each[0] in self._announced}
+        held |= {each: self._announced[_place(each)] for each in new if _place(each) in self._announced}
         unread = [each for each in new if each not in held]
         with ThreadPoolExecutor(8) as pool:  # a store answers slowly
             held |= zip(unread, pool.map(self._read, unread), strict=True)
@@ -99,11 +106,12 @@ class Manifest:
 
     def save(self) -> None:
         """Write it, unless the file has it already. Raises OSError."""
-        if self._held is None:
+        if self._held is None or self._delta is not None:
             self.read()
         assert self._held is not None
-        held = {each: done for each, done in self._held.items() if each[0] not in self._announced}
-        for name, done in self._announced.items():  # these alone are looked at, and not all that are there
+        announced = self._announced if self._delta is None else {}
+        held = {each: done for each, done in self._held.items() if each[0] not in announced}
+        for name, done in announced.items():  # these alone are looked at, and not all that are there
             try:
                 held[name, *stamp(self._folder / SEGMENTS.name / name)] = done
             except FileNotFoundError:
@@ -159,6 +167,12 @@ def key_of(row: dict[str, Any]) -> str:
     return f"{row['capture_id']}-{row['sequence']:06d}"
 
 
+def _place(each: _Stamp) -> str:
+    """The place of a Parquet file, without the token that its name may have."""
+    day, _, name = each[0].partition("/")
+    return f"{day}/{key_of_file(name)}.parquet"
+
+
 def _list(column: Any) -> list[Any]:
     text = pyarrow().types.is_string(column.type) or pyarrow().types.is_boolean(column.type)
     return list(column.to_pylist() if text else column.to_numpy().tolist())
@@ -169,5 +183,5 @@ def _done(row: dict[str, Any], place: str) -> Done:
     date, _, name = place.removeprefix("date=").partition("/")
     return Done(
         key_of(row), row["path"], row["size_bytes"], row["modified_ns"], row["continues"], row["status"] == "unreadable",
-        row.get("cluster_id") or "", row.get("unnamed") or 0, date, name.removesuffix(".parquet"),
+        row.get("cluster_id") or "", row.get("unnamed") or 0, date, key_of_file(name),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..segments import LAYOUT
 HIDDEN, LANDED = ".unfinished", ".landed"
 LAYOUT_KEY = b"barnabas.layout"
 _NAME = b"barnabas.table"
+_TOKEN = re.compile(r"\.[0-9a-f]{16}$")
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20
 """A row group of a Parquet file ends with the batch that reaches one of these."""
 
@@ -34,6 +36,11 @@ def put_bytes(folder: Place, there: Place, data: bytes) -> None:
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     os.replace(beside, there)
+
+
+def key_of_file(name: str) -> str:
+    """The key of the chunk or recording whose rows a file has, by its name, which may have a token."""
+    return _TOKEN.sub("", name.removesuffix(".parquet"))
 
 
 class ParquetFile:
@@ -58,11 +65,13 @@ class ParquetFile:
         self._writer = parquet.ParquetWriter(
             self._file, self.schema, compression="zstd", use_dictionary=words, column_encoding=numbers
         )
+        self.rows = 0
         self._batches: list[Any] = []
         self._rows = self._bytes = 0
 
     def add(self, batch: Any) -> None:
         self._batches.append(batch.replace_schema_metadata(self.schema.metadata))
+        self.rows += batch.num_rows
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
         if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
             self._write()

@@ -27,6 +27,7 @@ from ..event_tables import FINDINGS, HAPPENINGS, EventRows, findings_of
 from ..segments import Segment, fetch_local
 from ..version_table import PARTIAL_VERSIONS, VERSIONS, versions_of_parts
 from .context_tables import ContextTables
+from .delta import DeltaTables
 from .inspection import Inspection, StateError
 from .manifest import Done
 from .parquet import LANDED, ParquetFile, put_bytes
@@ -35,7 +36,7 @@ TABLES = (CONNECTIONS, VERSIONS, FINDINGS)
 """The tables with one file per recording."""
 PARTS = {CONNECTIONS.name: CONNECTIONS, VERSIONS.name: PARTIAL_VERSIONS}
 """Tables, and what each file of a capture counts for them."""
-_STATE = "state"
+STATE = "state"
 _MADE = ".recordings"
 
 
@@ -124,12 +125,12 @@ def recordings_of(
 class RecordingTables:
     """Makes the tables `names` of recordings in the folder `output`."""
 
-    def __init__(self, output: Place, names: Iterable[str]) -> None:
-        self._output, self._names = output, set(names)
+    def __init__(self, output: Place, names: Iterable[str], delta: DeltaTables | None = None) -> None:
+        self._output, self._names, self._delta = output, set(names), delta
         self._context = ContextTables(output)
 
-    def write(self, recording: Recording) -> list[str]:
-        """Make the tables of a recording and put them in their places. Returns a line per file that could not be read for
+    def write(self, recording: Recording, anew: bool = False) -> list[str]:
+        """Make the tables of a recording and put them in their places. `anew`: detectors begin with the first file. Returns a line per file that could not be read for
         `findings`. Raises OSError when the tables cannot be written, never for what is in a file."""
         origin = Origin(recording.capture_id, "", self._context.context(recording.capture_id))
         notes: list[str] = []
@@ -140,13 +141,17 @@ class RecordingTables:
             made[VERSIONS] = versions_of_parts(partial(self._parts, recording, VERSIONS), origin)
         state = None
         if {FINDINGS.name, HAPPENINGS.name} & self._names:
-            inspection = self._inspected(recording, origin, notes)
+            inspection = self._inspected(recording, origin, notes, anew)
             state = None if recording.foreign else inspection.dump()
             if FINDINGS.name in self._names:
                 made[FINDINGS] = findings_of(inspection.inspector, origin)
         files = {table: self._parquet(table, recording.capture_id, rows) for table, rows in made.items()}
         try:
-            if recording.before and recording.before != recording.date:
+            if self._delta is not None:
+                landed = {table.name: file for table, file in files.items()}
+                self._delta.land(recording.capture_id, recording.capture_id, recording.date, landed, landed)
+                files = {}
+            elif recording.before and recording.before != recording.date:
                 self.remove(recording.capture_id, recording.before)
             for table, file in files.items():
                 file.put(self._output / table.name / f"date={recording.date}" / f"{recording.capture_id}.parquet")
@@ -154,18 +159,21 @@ class RecordingTables:
             for file in files.values():
                 file.drop()
         if state is not None:  # behind what was made of it: a run that is killed in between makes the same again
-            put_bytes(self._output, self._output / LANDED / _STATE / recording.capture_id, state)
+            put_bytes(self._output, self._output / LANDED / STATE / recording.capture_id, state)
         return notes
 
     def remove(self, capture_id: str, date: str) -> None:
         """Take the tables of a recording away."""
+        if self._delta is not None:
+            self._delta.remove(capture_id, capture_id, [table.name for table in TABLES if table.name in self._names])
+            return
         for table in TABLES:
             (self._output / table.name / f"date={date}" / f"{capture_id}.parquet").unlink(missing_ok=True)
 
     def forget(self, capture_id: str, date: str) -> None:
         """Take away all that is there of a recording whose files are gone."""
         self.remove(capture_id, date)
-        (self._output / LANDED / _STATE / capture_id).unlink(missing_ok=True)
+        (self._output / LANDED / STATE / capture_id).unlink(missing_ok=True)
 
     def _parts(self, recording: Recording, table: Table) -> Iterator[dict[str, Any]]:
         """What the files counted, in their order. A chunk without connections has none; an older version may have counted less."""
@@ -194,9 +202,9 @@ class RecordingTables:
 
     # findings and happenings
 
-    def _inspected(self, recording: Recording, origin: Origin, notes: list[str]) -> Inspection:
+    def _inspected(self, recording: Recording, origin: Origin, notes: list[str], anew: bool) -> Inspection:
         """The detectors after all files; the happenings of files that they had not seen are written on the way."""
-        inspection = self._state(recording)
+        inspection = Inspection() if anew else self._state(recording)
         happenings = EventRows(origin) if HAPPENINGS.name in self._names else None
         for file in recording.files[len(inspection.seen) :]:
             inspection.seen[file.key] = file.like
@@ -224,7 +232,7 @@ class RecordingTables:
 
     def _state(self, recording: Recording) -> Inspection:
         """The detectors as they were left, if the files that they saw are still the first ones of the recording."""
-        there = self._output / LANDED / _STATE / recording.capture_id
+        there = self._output / LANDED / STATE / recording.capture_id
         try:
             inspection = Inspection.load(there.read_bytes() if isinstance(there, Path) else there.read())
         except (OSError, StateError):
@@ -235,6 +243,10 @@ class RecordingTables:
     def _happenings(self, file: RecordingFile, rows: Iterable[Mapping[str, Any]]) -> None:
         made = self._parquet(HAPPENINGS, file.key, rows)
         try:
-            made.put(self._output / HAPPENINGS.name / f"date={file.date}" / f"{file.key}.parquet")
+            if self._delta is None:
+                made.put(self._output / HAPPENINGS.name / f"date={file.date}" / f"{file.key}.parquet")
+                return
+            name, capture_id = HAPPENINGS.name, file.key.rpartition("-")[0]
+            self._delta.land(file.key, capture_id, file.date, [name], {name: made})
         finally:
             made.drop()

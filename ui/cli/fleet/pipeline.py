@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +15,20 @@ from ...safe import visible
 from ..common.failure import Failure
 from ..common.output import counted, print_json, warn
 
+if TYPE_CHECKING:
+    from ....captures.tables.output.folder import TableFormat
+
 app = typer.Typer(
     help="Turn captures into Parquet tables, with Spark; barnabas report reads them.",
     no_args_is_help=True,
 )
+
+class FormatName(StrEnum):
+    """How tables are stored."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+
 
 Source = Annotated[
     str,
@@ -31,7 +42,7 @@ Output = Annotated[
     typer.Option("--output", "-o", help="Write the tables here: PATH/TABLE/date=.../*.parquet. Also s3:// ...", metavar="PATH"),
 ]
 Tables = Annotated[
-    str, typer.Option("--tables", help="Write only these tables (default: all except records and happenings).", metavar="NAME,...")
+    str, typer.Option("--tables", help="Only these tables (default: what PATH has; all except records and happenings).", metavar="NAME,...")
 ]
 Cluster = Annotated[
     str,
@@ -53,6 +64,16 @@ Conf = Annotated[
 ]
 
 
+Format = Annotated[
+    FormatName | None,
+    typer.Option(
+        "--format",
+        help="The format of new tables: parquet (the default), or delta for Delta Lake, whose readers see each table as a whole.",
+        show_default=False,
+    ),
+]
+
+
 def _settings(conf: list[str] | None) -> dict[str, str]:
     """Spark's settings. Raises Failure for one that is not KEY=VALUE, or that an option has."""
     found = dict(text.partition("=")[::2] for text in conf or ())
@@ -69,10 +90,14 @@ def _master(master: str, remote: str) -> str:
     return master or remote or "local[2]"
 
 
-def _names(text: str) -> tuple[str, ...]:
-    from ....captures.tables.output.folder import DEFAULT
+def _format(name: FormatName | None) -> TableFormat | None:
+    from ....captures.tables.output.folder import TableFormat
 
-    return tuple(name.strip() for name in text.split(",") if name.strip()) or DEFAULT
+    return None if name is None else TableFormat(name.value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _timed_printer() -> Callable[[str], None]:
@@ -96,6 +121,7 @@ def run(
     wheel: Wheel = None,
     conf: Conf = None,
     tables: Tables = "",
+    table_format: Format = None,
     cluster: Cluster = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read; write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")] = False,
@@ -110,7 +136,7 @@ def run(
     progress = _timed_printer()
     try:
         done = pipeline.run(
-            _master(master, remote), source, output, progress, names=_names(tables), cluster=cluster, dry=dry_run,
+            _master(master, remote), source, output, progress, names=_names(tables), table_format=_format(table_format), cluster=cluster, dry=dry_run,
             wheel=wheel, conf=_settings(conf),
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -141,6 +167,7 @@ def stream(
     wheel: Wheel = None,
     conf: Conf = None,
     tables: Tables = "",
+    table_format: Format = None,
     cluster: Cluster = "",
     checkpoint: Annotated[
         Path | None, typer.Option("--checkpoint", help="Where to store the progress (default: in --output).", metavar="DIR")
@@ -159,7 +186,7 @@ def stream(
 
     progress = _timed_printer()
     pipeline.stream(
-        _master(master, remote), source, output, progress, names=_names(tables), cluster=cluster, checkpoint=checkpoint,
+        _master(master, remote), source, output, progress, names=_names(tables), table_format=_format(table_format), cluster=cluster, checkpoint=checkpoint,
         every=every, once=once, wheel=wheel, conf=_settings(conf),
     )  # fmt: skip
     progress(f"the tables are in {storage.place(output)}")
@@ -187,3 +214,28 @@ def check(
         typer.echo(f"{counts}{damaged}: {counted(len(found.problems), 'problem') if found.problems else 'the tables agree'}")
     if found.problems:
         raise typer.Exit(1)
+
+
+@app.command()
+def compact(
+    tables: Annotated[str, typer.Argument(help="Tables that pipeline run or stream made.", metavar="TABLES")],
+    retention: Annotated[
+        int, typer.Option("--retention", help="Remove files that were replaced more than so many hours ago.", min=0, metavar="HOURS")
+    ] = 168,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Join the small files of tables in the format delta, and remove old ones.
+
+    Readers notice nothing, unless they began before --retention. In the format parquet, there is nothing to join: runs write
+    files of up to 64 MiB of captures.
+    """
+    from ....captures.spark import pipeline
+
+    found = pipeline.compact(tables, retention)
+    if as_json:
+        print_json({name: each._asdict() for name, each in found.items()})
+    elif not found:
+        typer.echo("nothing to compact: in the format parquet, runs join the rows of small segments (--format delta keeps versions)")
+    else:
+        for name, each in found.items():
+            typer.echo(f"{name}: {counted(each.joined, 'file')} joined into {each.became}; {counted(each.removed, 'old file')} removed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from barnabas.captures import reports
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, pipeline
-from barnabas.captures.tables.output.folder import FolderError
+from barnabas.captures.tables.output.folder import Folder, FolderError, TableFormat
 from harness.commands import run
 from harness.recordings import heartbeats
 from pyarrow import parquet
@@ -97,6 +98,36 @@ def test_a_run_adds_the_columns_that_are_new(folders: tuple[Path, Path, Path]) -
     with Duck(one) as engine, Duck(other) as alone:
         assert engine.query("SELECT count(*) AS n FROM exchanges") == [{"n": 13}]
         assert engine.tables == alone.tables
+
+
+@pytest.mark.parametrize("table_format", TableFormat)
+def test_tables_that_are_asked_for_later(tmp_path: Path, table_format: TableFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are read again for them, also when a run that did so was killed, and later runs go on with all tables."""
+    source, output = tmp_path / "captures", tmp_path / "tables"
+    heartbeats(source / "one", 40, segment_bytes=2_000)
+    pipeline.run(pipeline.NO_SPARK, source, output, names=["exchanges", "findings"], table_format=table_format)
+    names = ["exchanges", "findings", "frames", "connections", "versions", "happenings"]
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "write_recording", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(pipeline.NO_SPARK, source, output, names=names)
+    heartbeats(source / "other", 5, first=40)
+    assert pipeline.run(pipeline.NO_SPARK, source, output).read > 2
+    pipeline.run(pipeline.NO_SPARK, source, tmp_path / "at-once", names=names)
+    with Duck(output) as engine, Duck(tmp_path / "at-once") as other:
+        assert engine.tables == other.tables
+        for name in engine.tables:
+            asked = f"SELECT count(*) AS n FROM {name}"
+            assert engine.query(asked) == other.query(asked), name
+    assert Folder(output).verify().problems == []
+    assert pipeline.run(pipeline.NO_SPARK, source, output).read == 0
+    shutil.rmtree(source / "one")
+    done = pipeline.run(pipeline.NO_SPARK, source, output, names=[*names, "batches"])
+    assert "that are gone: batches will not have their rows" in done.left_out[0]
 
 
 def test_a_capture_in_two_folders_is_refused(folders: tuple[Path, Path, Path]) -> None:

@@ -18,6 +18,7 @@ from barnabas.captures.reading import storage
 from barnabas.captures.reports import make
 from barnabas.captures.reports.duck import Duck
 from barnabas.captures.spark import PipelineError, folder_lock, pipeline
+from barnabas.captures.tables.output.folder import DEFAULT
 from barnabas.errors import BarnabasError
 from harness.recordings import heartbeats
 from harness.run.processes import listens
@@ -187,7 +188,7 @@ def test_another_file_system(captures: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(storage, "_opened", opened)
     pipeline.run(pipeline.NO_SPARK, "hdfs://name/in", "hdfs://name/out")
     pipeline.run(pipeline.NO_SPARK, captures, tmp_path / "out")
-    for name in pipeline.DEFAULT:
+    for name in DEFAULT:
         assert rows(parquet.read_table(tmp_path / "store" / "out" / name)) == rows(
             parquet.read_table(tmp_path / "out" / name)
         )
