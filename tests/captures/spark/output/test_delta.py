@@ -16,7 +16,6 @@ from barnabas.captures.spark import pipeline
 from barnabas.captures.tables.output.delta import DeltaLogError, DeltaTables
 from barnabas.captures.tables.output.folder import DEFAULT, Folder, FolderError, TableFormat
 from barnabas.errors import BarnabasError
-from deltalake import DeltaTable
 from harness.commands import run
 from harness.recordings import heartbeats
 from harness.run.slices import thin
@@ -26,6 +25,7 @@ from traffic.fleets.rotated import record, steps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DeltaTable = pytest.importorskip("deltalake").DeltaTable
 NAMES = (*DEFAULT, "happenings")
 Rows = dict[str, list[str]]
 
