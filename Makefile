@@ -12,8 +12,8 @@ SANITIZED ?= 50000
 # the extras that users install, but for Spark Connect's, which is not installed here
 PINNED := demo values tls scapy tshark spark web report delta
 # each says with --help what it measures and against what
-BENCHES ?= decoder/run.py filter/run.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
-	captures/run.py replay/run.py feed/run.py testing/run.py ui/run.py ui/pages.py ui/commands.py spark/tables.py spark/goals.py growth/run.py
+BENCHES ?= decoder/run.py filter/run.py filter/names.py relay/run.py peers/run.py relay/clients.py rules/run.py translation/run.py captures/recording.py \
+	captures/run.py captures/findings.py replay/run.py feed/run.py testing/run.py ui/run.py ui/pages.py ui/commands.py spark/tables.py spark/goals.py growth/run.py
 # Most tests wait for brokers and clients: twice as many workers as cores. One group (one broker, one Spark session) stays on one worker.
 WORKERS ?= -n 4 --dist loadgroup
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,19 @@ def test_names_without_end_take_bounded_memory(recording: Path) -> None:
                 assert list(selection.rows()) == by_hand(capture, text)
                 assert selection.decoded
         assert 2 < len(capture.name_table.sets) < 8
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_filters_that_take_turns(recording: Path, vector: bool) -> None:
+    """As on a screen: each learns what the others have not seen yet, within the same stretch of rows."""
+    with open_capture(recording) as capture:
+        expected = [by_hand(capture, text) for text in WAYS]
+        turns = [iter(Selection(capture, compile(text), vector).rows()) for text in WAYS]
+        found: list[list[int]] = [[] for _ in WAYS]
+        for row in zip_longest(*turns):
+            for numbers, number in zip(found, row, strict=True):
+                numbers.extend([] if number is None else [number])
+    assert found == expected
 
 
 def test_a_live_recording(tmp_path: Path) -> None:
