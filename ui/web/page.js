@@ -66,7 +66,7 @@ const barnabas = (() => {
     list = p.api;
     const chosen = address().get("columns");
     if (chosen) columns(chosen.split(","), false);
-    else if (innerWidth < 1100 && innerWidth >= 600) list.setColumnsVisible(["Info"], false);
+    else if (innerWidth < 1400 && innerWidth >= 600) list.setColumnsVisible(["Info"], false);
     else if (innerWidth < 600) {
       columns(["No", "Client", "API", "Result"], false);
       list.setColumnWidths([{ key: "No", newWidth: 58 }, { key: "Client", newWidth: 92 }, { key: "API", newWidth: 112 }]);
@@ -216,5 +216,7 @@ const barnabas = (() => {
     else return;
     event.preventDefault();
   });
-  return { column, plainColumn, resultClass, rowClass, open, key, rows, ready, columns, filter, grew, following, type, choose, show };
+  // a narrow window does not show all of the navigation
+  const here = () => document.querySelector("nav.views .here")?.scrollIntoView({ inline: "center", block: "nearest" });
+  return { here, column, plainColumn, resultClass, rowClass, open, key, rows, ready, columns, filter, grew, following, type, choose, show };
 })();

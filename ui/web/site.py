@@ -114,6 +114,7 @@ class Site:
 
         show()
         ui.timer(TICK_SECONDS, show)
+        ui.run_javascript("barnabas.here()")
         with ui.element("div").classes("page"):
             yield
 

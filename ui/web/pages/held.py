@@ -101,6 +101,8 @@ class _HeldPage:
                         text(f"  ! {each.passed} passed: too many, or too large", "warning")
                     if each.failed:
                         text(f"  ! {visible(each.failed)}", "error")
+            if not queue.frames and queue.fault:
+                return
             if not queue.frames:
                 note("Nothing is held now." if queue.intercepts else NOTHING.split("\n")[0])
                 return

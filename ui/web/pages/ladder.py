@@ -6,6 +6,7 @@ line is thick; thinner, in another color, for a long poll.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from fastapi import Request
@@ -32,6 +33,8 @@ _LABELLED = 120
 MOST_ENDS = 12
 """Clients, and brokers, with a line of their own; the others share one."""
 _OTHERS = "(others)"
+_END = 112
+"""Pixels for the name of a client or broker; where there are fewer, names are turned."""
 
 
 def register(site: Site) -> None:
@@ -60,7 +63,7 @@ def register(site: Site) -> None:
                 other = site.url("ladder", filter=filter, start=start, scale="" if scale else "time")
                 link("Equal distances" if scale else "To scale", other).classes("button").props("data-key=t")
                 words = f" of {visible(filter)}" if filter.strip() else ""
-                text(f"#{start + 1:,} to #{start + len(rows):,} of {total:,} exchanges{words}" if rows else f"No exchange{words}", "muted")
+                text(f"#{start + 1:,} to #{start + len(rows):,} of {total:,} exchange{'s' * (total != 1)}{words}" if rows else f"No exchange{words}", "muted")
                 text(f"since {moment(rows[0].time_ns, 3)}. A click opens an exchange; scroll or pinch to zoom." if rows else "", "muted optional")
             if not rows:
                 return
@@ -108,23 +111,25 @@ def ladder(rows: list[Row], to_scale: bool = False) -> Options:
         _lines("Broker at work", series["work"], ORANGE, 7),
         _lines("Long poll", series["wait"], VIOLET, 2.5),
     ]
-    down: Options = {"type": "value", "min": 0, "max": max(row.time_ns + (row.latency_ns or 0) - began for row in rows) / 1e6 or 1}
+    down: Options = {"type": "value", "min": 0, "max": ceil(max(row.time_ns + (row.latency_ns or 0) - began for row in rows) / 1e6) or 1}
     if to_scale:
         down["axisLabel"] = AXIS["axisLabel"] | {"formatter": "{value} ms"}
     else:
         down = {"type": "category", "data": times, "axisLabel": AXIS["axisLabel"] | {"interval": "auto"}}
     shown = 100.0 if to_scale else min(100.0, 100 * _AT_FIRST / max(len(times), 1))
+    ends: Options = AXIS["axisLabel"] | {"interval": 0, "width": 150, "overflow": "truncate", "hideOverlap": False}
+    grid: Options = {"left": 12, "right": 80, "top": 30, "bottom": 36, "containLabel": True}
+    crowded = {"xAxis": {"axisLabel": {"rotate": 60}}, "grid": {"right": 60}}
     return {
-        "animation": False, "tooltip": TOOLTIP | {"formatter": "{c}"}, "legend": LEGEND | {"top": None, "bottom": 0},
-        "grid": {"left": 12, "right": 80, "top": 30, "bottom": 36, "containLabel": True},
+        "animation": False, "tooltip": TOOLTIP | {"formatter": "{c}"}, "legend": LEGEND | {"top": None, "bottom": 0}, "grid": grid,
         "xAxis": AXIS | {
             "type": "category", "data": names, "position": "top", "boundaryGap": False, "splitLine": {"show": True, "lineStyle": {"color": GREY}},
-            "axisLine": {"show": False}, "axisTick": {"show": False},
-            "axisLabel": AXIS["axisLabel"] | {"interval": 0, "width": 150, "overflow": "truncate", "hideOverlap": False},
+            "axisLine": {"show": False}, "axisTick": {"show": False}, "axisLabel": ends,
         },
         "yAxis": AXIS | {"inverse": True, "splitLine": {"show": False}} | down,
         "dataZoom": [each | {"start": 0, "end": shown} for each in zoom("y", "none")],
         "series": lines,
+        "media": [{"query": {"maxWidth": len(names) * _END}, "option": crowded}, {"option": {"xAxis": {"axisLabel": {"rotate": 0}}, "grid": grid}}],
     }  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def register(site: Site) -> None:
                 site.work.want("statistics", "traffic", "analysis")
                 now = site.session.statistics.done, site.work.traffic.done, site.session.analysis.result.read
                 done, pending = site.work.traffic.done, site.work.traffic.pending
-                state.set_text(f"{done:,} exchanges{f', read {done / (done + pending):.0%}' if pending else ''}")
+                state.set_text(f"{done:,} exchange{'s' * (done != 1)}{f', read {done / (done + pending):.0%}' if pending else ''}")
                 if now == shown[0]:
                     return
                 shown[0] = now
@@ -116,7 +116,7 @@ def heat_map(site: Site, api: str) -> Options:
     """How many exchanges had which latency when, as ECharts has it."""
     traffic = site.work.traffic.over_time
     periods, cells = traffic.periods(), []
-    lowest, highest = len(EDGES), 0
+    lowest, highest, most = len(EDGES), 0, 1
     for at, period in enumerate(periods):
         total = LatencySteps()
         for each in _chosen(api, traffic.bins.get(period, {})):
@@ -124,15 +124,19 @@ def heat_map(site: Site, api: str) -> Options:
         for bucket, count in enumerate(total.counts):
             if count:
                 lowest, highest = min(lowest, bucket), max(highest, bucket)
-                cells.append([at, bucket, count])
+                when = clock(period * traffic.step_ns, 0 if traffic.step_ns >= 1_000_000_000 else 2)
+                words = f"{when}, {BUCKETS[bucket]} to {BUCKETS[bucket + 1] if bucket < len(EDGES) else 'more'}\n{count:,} exchange{'s' * (count != 1)}"
+                cells.append({"value": [at, bucket, count], "name": words})
+                most = max(most, count)
     times = [clock(period * traffic.step_ns, 0 if traffic.step_ns >= 1_000_000_000 else 2) for period in periods]
     return {
-        "animation": False, "grid": {"left": 12, "right": 36, "top": 10, "bottom": 62, "containLabel": True},
-        "tooltip": TOOLTIP | {"formatter": "{c}"},
+        "animation": False, "grid": {"left": 12, "right": 36, "top": 30, "bottom": 62, "containLabel": True},
+        "tooltip": TOOLTIP | {"formatter": "{b}"},
         "xAxis": times_axis() | {"type": "category", "data": times, "splitLine": {"show": False}},
         "yAxis": AXIS | {"type": "category", "data": BUCKETS, "min": max(lowest - 1, 0) if cells else 0, "max": min(highest + 1, len(EDGES)) if cells else 10,
                          "splitLine": {"show": False}},
-        "visualMap": {"type": "continuous", "min": 0, "max": max((count for _, _, count in cells), default=1), "calculable": False, "show": False,
+        "visualMap": {"type": "continuous", "min": 0, "max": most, "calculable": False, "orient": "horizontal", "right": 36, "top": 0, "itemWidth": 10, "itemHeight": 90,
+                      "text": [f"{most:,} exchanges", "1"], "textStyle": {"color": GREY},
                       "inRange": {"color": ["#2f8fd033", "#2f8fd0", "#d98324", "#e0503a"]}},
         "dataZoom": zoom("x"),
         "series": [{"type": "heatmap", "data": cells, "itemStyle": {"borderColor": "transparent"}, "emphasis": {"itemStyle": {"borderColor": GREY, "borderWidth": 1}}}],

@@ -25,7 +25,8 @@ def register(site: Site) -> None:
     async def page(request: Request, add: str = "") -> None:
         with site.frame(request, "Rules"):
             if site.session.control is None:
-                note(FOR_A_FILE)
+                note(FOR_A_FILE.rpartition("\n\n")[0].replace("barnabas ui", "barnabas ui --web"))
+                link("Exchanges that rules acted on", site.exchanges("noted")).classes("button self").props("data-key=f")
                 return
             rules = _RulesPage(site, site.session.control)
             await rules.ask()

@@ -70,7 +70,7 @@ def register(site: Site) -> None:
             def show() -> None:
                 site.work.want(name)
                 done, pending = counter.done, counter.pending
-                state.set_text(f"{done:,} exchanges{f', read {done / (done + pending):.0%}' if pending else ''}")
+                state.set_text(f"{done:,} exchange{'s' * (done != 1)}{f', read {done / (done + pending):.0%}' if pending else ''}")
                 if done != shown[0]:
                     shown[0] = done
                     chart.options.clear()
