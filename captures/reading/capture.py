@@ -8,10 +8,11 @@ import heapq
 import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, NamedTuple, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, overload
 
 from ...decoder import Exchange, State, Topics
 from ...decoder.connection.events import ConnectionEvent
@@ -35,10 +36,12 @@ from ..recording.index import (
     Loss,
     Record,
 )
-from ..recording.names import NameTable
 from ..recording.segment import check
 from .events import EventReader
 from .reader import CaptureFile, files_in
+
+if TYPE_CHECKING:
+    from ..recording.names import NameTable
 
 _BATCH = 4096
 _GROWING_SECONDS = 60
@@ -165,8 +168,7 @@ class Rows(Sequence[Row]):
 class Capture:
     """One or more capture files as one list of exchanges; a context manager. Opened by `open_capture`.
 
-    `segments` are the files (`CaptureFile`) in the order of their names, `path` is what was opened, `name_table` what filters
-    remember (`reading.selection`).
+    `segments` are the files (`CaptureFile`) in the order of their names, `path` is what was opened.
     """
 
     has_frames: ClassVar[bool] = True
@@ -180,7 +182,6 @@ class Capture:
         self._ports = ports
         self._seen: set[str] = set()
         self._notes: list[str] = []
-        self.name_table = NameTable()
         if path.is_dir():
             self._find()
             if not self.segments:
@@ -245,6 +246,13 @@ class Capture:
         segment, within = self.locate(number)
         file = self.segments[segment]
         return file.exchange(file.index.record(within))
+
+    @cached_property
+    def name_table(self) -> "NameTable":
+        """What filters remember of the capture (`reading.selection`)."""
+        from ..recording.names import NameTable  # with the filters, which few need
+
+        return NameTable()
 
     def exchanges(self) -> Iterator[Exchange]:
         """All exchanges in the order of their requests (an orphan: of its response)."""

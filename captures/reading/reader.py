@@ -4,7 +4,7 @@ import fcntl
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ...decoder import Exchange, decode_request_header
 from ...decoder.connection.exchange import BrokerLeg
@@ -27,8 +27,10 @@ from ..recording.index import (
     Record,
     open_index,
 )
-from ..recording.names import NameTable, SegmentNames
 from . import reindex
+
+if TYPE_CHECKING:
+    from ..recording.names import NameTable, SegmentNames
 
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
 INTERRUPTED = "the recording was interrupted at the end of this segment"
@@ -225,8 +227,10 @@ class CaptureFile:
         index.replace([*kept, *moved])
         self._names = None
 
-    def names(self, table: NameTable) -> SegmentNames:
+    def names(self, table: "NameTable") -> "SegmentNames":
         """The names of the segment's exchanges, as far as they are known; those of all its records, after `SegmentNames.grow`."""
+        from ..recording.names import SegmentNames  # with the filters, which few need
+
         if self._names is None:
             self._names = SegmentNames(table)
             if self._is_complete:
