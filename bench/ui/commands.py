@@ -1,8 +1,10 @@
-"""CPU of `--help` and of a completion in the shell, user and system, medians of interleaved rounds.
+"""CPU of `--help` and of a completion in the shell, user and system, and how long one waits for a proxy and for pytest: medians of
+interleaved rounds.
 
     python bench/ui/commands.py [--rounds 9] [--json]
 
-Goals: 0.4 s for help, 0.25 s for a completion. Beside them: Python alone, and Python with typer and rich.
+Goals: 0.4 s for help, 0.25 s for a completion; a proxy listens after 0.5 s; the plugin costs a run of pytest that does not use it 0.03 s
+of CPU. Beside them: Python alone, and Python with typer and rich.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -50,6 +55,10 @@ CALLS = {
 }  # fmt: skip
 
 
+WAITS = {"a proxy listens, wall time": 0.5, "pytest": None, "pytest without the plugin": None}
+"""What is measured -> its goal in seconds."""
+
+
 def seconds(call: Call) -> float:
     """CPU of one call."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -58,22 +67,43 @@ def seconds(call: Call) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+def until_listening() -> float:
+    """Wall seconds until `barnabas proxy` says that it listens."""
+    started = time.perf_counter()
+    words = [sys.executable, "-m", "barnabas", "proxy", "--broker", "127.0.0.1:9", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as proxy:
+        assert proxy.stdout is not None
+        next(line for line in proxy.stdout if "listening" in line)
+        took = time.perf_counter() - started
+        proxy.terminate()
+    return took
+
+
+def of_pytest(folder: str, *options: str) -> float:
+    """CPU of a run of one empty test."""
+    return seconds(Call([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, *options, folder]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    found: dict[str, list[float]] = {name: [] for name in CALLS}
-    for _ in range(given.rounds):
-        for name, call in CALLS.items():
-            found[name].append(seconds(call))
+    found: dict[str, list[float]] = {name: [] for name in (*CALLS, *WAITS)}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "test_nothing.py").write_text("def test_nothing(): pass\n")
+        for _ in range(given.rounds):
+            for name, call in CALLS.items():
+                found[name].append(seconds(call))
+            for name, taken in zip(WAITS, (until_listening(), of_pytest(folder), of_pytest(folder, "-p", "no:barnabas")), strict=True):
+                found[name].append(taken)
     medians = {name: statistics.median(each) for name, each in found.items()}
     if given.json:
         print(json.dumps(medians))
         return
     for name, median in medians.items():
-        goal = CALLS[name].goal
-        print(f"{name:<20} {median:6.3f} s" + ("" if goal is None else f"   goal {goal} s{' !' * (median > goal)}"))
+        goal = CALLS[name].goal if name in CALLS else WAITS[name]
+        print(f"{name:<26} {median:6.3f} s" + ("" if goal is None else f"   goal {goal} s{' !' * (median > goal)}"))
 
 
 if __name__ == "__main__":
