@@ -202,10 +202,7 @@ class Capture:
         for name in new:
             path = found[name]
             try:
-                try:
-                    self._add(path)
-                except FileNotFoundError:  # it was renamed, being complete
-                    self._add(path.with_name(name))
+                self._add(path)
                 self._seen.add(name)
             except NotACapture as error:
                 if path.exists() and (path.stat().st_size or not path.is_file()):  # else it is only just being made

@@ -54,6 +54,16 @@ def _carried(values: tuple[int, ...]) -> int:
     return values[_FLAGS] & CARRIED
 
 
+def open_source(path: Path) -> tuple[Path, CaptureSource]:
+    """Open a capture: a segment also where it was closed, and renamed, since its ``.part`` was found. Returns where it is, too.
+    Raises `NotACapture`, OSError."""
+    try:
+        return path, CaptureSource(path)
+    except FileNotFoundError:
+        closed = path.with_name(path.name.removesuffix(".part"))
+        return closed, CaptureSource(closed)
+
+
 def being_written(file: BinaryIO) -> bool:
     """Whether a recorder holds the segment."""
     try:
@@ -80,12 +90,12 @@ class CaptureFile:
 
     def __init__(self, path: Path, ports: Collection[int] = KAFKA_PORTS, *, background: bool = False) -> None:
         """`background`: a foreign capture is read on while its first rows are looked at; see `refresh`."""
-        self.path = path
         self.was_removed = False  # it was removed while it was open (see `release`)
         self._size_then = self._modified_then = 0.0
         self._note: str | None = None
         self._names: SegmentNames | None = None
-        self._source = CaptureSource(path)  # kept open: a segment may be renamed while we read it
+        path, self._source = open_source(path)  # kept open: a segment may be renamed while we read it
+        self.path = path
         self._file = self._source.file
         try:
             self.own = reindex.read_identity(self._file, str(path))

@@ -9,6 +9,7 @@ checkpoint.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,10 +30,11 @@ from .session import check_installed, check_master, session, shipped
 from .steps import InProcess, OnSpark, Progress, Steps, count
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NO_SPARK = "none"
 _CHECKPOINT = ".checkpoint"
+_READ = "read"
 _QUICK_BYTES = 256 << 20  # below this a slower but sooner JVM is done first
 
 
@@ -236,22 +238,22 @@ def stream(
 
         engine = OnSpark(there, folder, progress)
         options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names), "cluster": cluster}
-        frame = there.readStream.format(NAME).options(**options).load()
+        frame = _observed(there.readStream.format(NAME).options(**options).load())
         kept = checkpoint.absolute() if checkpoint is not None else output / _CHECKPOINT
         writing = frame.writeStream.format("noop").option("checkpointLocation", str(kept))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every:g} seconds"}
         query = writing.trigger(**trigger).start()
         progress(f"following {source}; Ctrl-C stops it")
-        batch = -1
+        batch, over = -1, False
         try:
-            while not query.awaitTermination(1):
-                last = query.lastProgress
-                if last is not None and last["batchId"] != batch:
-                    batch, chunks = last["batchId"], sum(each["numInputRows"] or 0 for each in last["sources"])
-                    if chunks:
-                        progress(f"batch {batch}: {count(chunks, 'chunk')} of files")
-                        _refine(folder, source, engine, progress)
-            _refine(folder, source, engine, progress)
+            while not over:
+                over = query.awaitTermination(1)
+                some = [each for each in query.recentProgress if each["batchId"] > batch and _has_rows(each)]
+                for each in some:
+                    batch = each["batchId"]
+                    progress(f"batch {batch}: {_figures(each['observedMetrics'][_READ])}")
+                if some or over:
+                    _refine(folder, source, engine, progress)
         finally:
             if query.isActive:
                 query.stop()
@@ -268,6 +270,31 @@ def compact(output: str | Place, retention_hours: int = WEEK_HOURS) -> dict[str,
     with lock_output(folder):
         assert folder.delta is not None
         return {name: folder.delta.compact(name, retention_hours) for name in folder.names}
+
+
+def _observed(frame: DataFrame) -> DataFrame:
+    """The rows of `PipelineSource`, with figures of each batch for `_figures` in the progress that Spark reports."""
+    from pyspark.sql.functions import expr
+
+    rows = "from_json(result, 'rows array<struct<exchanges: bigint, last_ns: bigint>>').rows"
+    return frame.observe(
+        _READ,
+        expr(f"sum(size({rows}))").alias("files"),
+        expr(f"sum(aggregate({rows}, 0L, (sum, each) -> sum + each.exchanges))").alias("exchanges"),
+        expr(f"max(array_max(transform({rows}, each -> each.last_ns)))").alias("last_ns"),
+    )
+
+
+def _has_rows(progress: Any) -> bool:
+    return any(each["numInputRows"] for each in progress["sources"])
+
+
+def _figures(read: Any) -> str:
+    """What a batch has read, and how far behind the captures it was when it was done."""
+    said = f"{count(read['files'], 'file')} with {count(read['exchanges'], 'exchange')}"
+    if read["last_ns"] is None:
+        return said
+    return f"{said}, the last one {max(time.time_ns() - read['last_ns'], 0) / 1e9:.0f} s ago"
 
 
 def _refine(folder: Folder, source: Place, engine: OnSpark, progress: Progress) -> None:

@@ -6,8 +6,8 @@
 
 Options: `path` (a folder or a file, a pattern of them such as ``captures/*/``, or a URI as `captures.reading.storage` reads it;
 several as a list for `load`), `table` (default `exchanges`), `columns` (separated by commas, default all; Spark does not prune the
-columns of a Python data source by itself), `filter` (docs/filter.md), `maxFilesPerTrigger` of a stream. Others are refused. One
-partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
+columns of a Python data source by itself), `filter` (docs/filter.md), `json` (``string``, or ``variant`` for columns of JSON),
+`maxFilesPerTrigger` of a stream. Others are refused. One partition per file. Workers open the files themselves and hand Arrow batches over: no byte of a file goes through the JVM.
 
 The filter is decided in the reader, not as a Spark column: it may ask for what no column holds (topics, fields of bodies,
 what is known of the connection), the index answers most of it by NumPy before Arrow and the JVM see a row, and a segment whose
@@ -31,10 +31,11 @@ from pyspark.sql.types import StructType
 from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
 from ..reading.storage import Place, Remote, place
-from ..tables.columns import TIMESTAMP
-from ..tables.rows import check_filter
-from ..tables.segments import fetch_local
+from ..tables.columns import TIMESTAMP, Column, pyarrow
+from ..tables.rows import OF_BODIES, OF_INDEX, check_filter
+from ..tables.segments import fetch_local, flushed
 from . import pushdown, stream_offsets
+from .stream_offsets import Offset, Part, Position, Reach
 
 try:
     from pyspark.sql.streaming.datasource import ReadMaxFiles as ReadMaxFiles
@@ -51,7 +52,7 @@ _SQL_TYPES = {
     "binary": "binary",
     TIMESTAMP: "timestamp",
 }
-_OPTIONS = {name.lower(): name for name in ("path", "paths", "table", "columns", "filter", "maxFilesPerTrigger")}
+_OPTIONS = {name.lower(): name for name in ("path", "paths", "table", "columns", "filter", "json", "maxFilesPerTrigger")}
 """By their small letters: Spark keeps options so."""
 _OF_TABLES = ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
 """Properties that Spark adds for tables of CREATE TABLE (its class TableCatalog), as it does keys with dots."""
@@ -61,11 +62,11 @@ _SETTLED_SECONDS = 60.0
 
 
 class SegmentPartition(InputPartition):  # type: ignore[misc]
-    """One file, to be read by one task."""
+    """One file, or some exchanges of a segment, to be read by one task."""
 
-    def __init__(self, segment: tables.Segment) -> None:
-        super().__init__(str(segment.path))
-        self.segment = segment
+    def __init__(self, part: Part) -> None:
+        super().__init__(str(part.segment.path))
+        self.part = part
 
 
 class BarnabasSource(DataSource):  # type: ignore[misc]
@@ -75,7 +76,7 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         return "barnabas"
 
-    def _asked(self) -> tuple[str, list[str], str]:
+    def _asked(self) -> tuple[str, list[str], str, bool]:
         unknown = sorted(name for name in self.options if name.lower() not in _OPTIONS)
         unknown = [name for name in unknown if name not in _OF_TABLES and "." not in name]
         if unknown:
@@ -85,7 +86,10 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
         text = self.options.get("filter", "")
         if text:
             wanted(table, text)
-        return table, tables.chosen(table, [name for name in columns if name]), text
+        kind = self.options.get("json", "string")
+        if kind not in ("string", "variant"):
+            raise ValueError(f"the option json is string or variant, not {kind!r}")
+        return table, tables.chosen(table, [name for name in columns if name]), text, kind == "variant"
 
     def _paths(self) -> tuple[str, ...]:
         path = self.options.get("path")
@@ -99,8 +103,8 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> str:
         """The columns as Spark's DDL. Raises ValueError for an unknown table or column."""
-        table, columns, _ = self._asked()
-        return ddl(table, columns)
+        table, columns, _, variant = self._asked()
+        return ddl(table, columns, variant)
 
     def reader(self, schema: StructType) -> SegmentReader:
         # Spark refuses readers that take filters where `spark.sql.python.filterPushdown.enabled` is off, which is its
@@ -110,8 +114,7 @@ class BarnabasSource(DataSource):  # type: ignore[misc]
         return (PushedReader if pushing else SegmentReader)(self._paths(), *self._asked())
 
     def streamReader(self, schema: StructType) -> SegmentStream:
-        table, columns, text = self._asked()
-        return SegmentStream(self._paths(), table, columns, text, most_files(self.options))
+        return SegmentStream(self._paths(), *self._asked(), most_files(self.options))
 
 
 def most_files(options: Mapping[str, str]) -> int:
@@ -132,9 +135,10 @@ def _matching(path: str) -> list[str]:
     return found
 
 
-def ddl(table: str, columns: list[str]) -> str:
-    """Columns of a table as Spark's DDL."""
-    return ", ".join(f"{name} {_SQL_TYPES[tables.TABLES[table][name]]}" for name in columns)
+def ddl(table: str, columns: list[str], variant: bool = False) -> str:
+    """Columns of a table as Spark's DDL; `variant`: those of JSON as VARIANT."""
+    described = tables.described(table).chosen(columns)
+    return ", ".join(f"{each.name} {'variant' if variant and each.type == 'json' else _SQL_TYPES[each.arrow]}" for each in described)
 
 
 def wanted(table: str, text: str) -> Filter | None:
@@ -151,18 +155,18 @@ def wanted(table: str, text: str) -> Filter | None:
 class SegmentReader(DataSourceReader):  # type: ignore[misc]
     """Plans one partition per file, and reads one."""
 
-    def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str) -> None:
-        self._paths, self._table, self._columns, self._filter = paths, table, columns, text
+    def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str, variant: bool = False) -> None:
+        self._paths, self._table, self._columns, self._filter, self._variant = paths, table, columns, text, variant
 
     def partitions(self) -> list[InputPartition]:
         """Raises ValueError when there is nothing to read."""
         found = tables.find_segments(_places(self._paths))
         if not found.segments:
             raise ValueError(f"{', '.join(self._paths)}: no capture there, or only a segment that is still being written")
-        return [SegmentPartition(segment) for segment in found.segments]
+        return [SegmentPartition(Part(segment)) for segment in found.segments]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read(partition.segment, self._table, self._columns, self._filter)
+        return read(partition.part, self._table, self._columns, self._filter, self._variant)
 
 
 class PushedReader(SegmentReader):
@@ -180,23 +184,42 @@ def _places(paths: Iterable[str]) -> list[Place]:
     return [each if isinstance(each, Remote) else each.absolute() for each in found]
 
 
-def read(segment: tables.Segment, table: str, columns: list[str], text: str) -> Iterator[Any]:
-    """The Arrow batches of one file."""
+def read(part: Part, table: str, columns: list[str], text: str, variant: bool = False) -> Iterator[Any]:
+    """The Arrow batches of one file, or of some of its exchanges; `variant`: with JSON as VARIANT."""
+    segment = part.segment
     options = tables.Options(tables.described(table), tables.described(table).chosen(columns))
     name = segment.capture_id if segment.foreign else ""
     test = wanted(table, text)
-    with fetch_local(segment.path, segment.follows, test) as found:
-        if found is None:
+    with fetch_local(segment.path, segment.follows, test) as local:
+        if local is None:
             return
-        path, follows = found
-        for _, batch in tables.SegmentTables(path, [options], test, follows=follows, capture_id=name):
-            yield _where_it_is(batch, segment) if table == "segments" and path != segment.path else batch
+        path, follows = local
+        some = slice(part.first, part.end)
+        for _, batch in tables.SegmentTables(path, [options], test, part=some, follows=follows, capture_id=name):
+            found = _where_it_is(batch, segment) if table == "segments" and path != segment.path else batch
+            yield _with_variants(found, options.columns) if variant else found
+
+
+def _with_variants(batch: Any, columns: Sequence[Column]) -> Any:
+    """A batch with the columns of JSON as Spark takes VARIANT from Arrow: a marked struct of two binaries."""
+    from pyspark.sql.types import VariantVal
+
+    pa = pyarrow()
+    kind = pa.struct([
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+    ])  # fmt: skip
+    arrays = batch.columns
+    for number, column in enumerate(columns):
+        if column.type == "json":
+            values = [None if text is None else VariantVal.parseJson(text) for text in arrays[number].to_pylist()]
+            parts = [None if each is None else {"value": each.value, "metadata": each.metadata} for each in values]
+            arrays[number] = pa.array(parts, kind)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
     """A row of `segments` about the file in the store, not about its copy."""
-    from ..tables.columns import pyarrow
-
     identity = {"path": str(segment.path), "modified_ns": segment.modified_ns}
     rows = [row | {name: identity[name] for name in identity if name in row} for row in batch.to_pylist()]
     return pyarrow().RecordBatch.from_pylist(rows, schema=batch.schema)
@@ -213,54 +236,47 @@ def readable_segments(paths: Sequence[str], known: _Known) -> tuple[tables.Found
     return found._replace(segments=[s for s in found.segments if not s.foreign or s.modified_ns < before]), known
 
 
-class _Stream(DataSourceStreamReader):  # type: ignore[misc]
-    """Follows a folder: every closed segment once, in the order of its recording; foreign captures once they stop growing."""
+class SegmentStream(DataSourceStreamReader):  # type: ignore[misc]
+    """Follows a folder, each recording in its order: closed segments, and of a table of exchanges also those that the recorder has
+    flushed into a segment that grows; foreign captures once they stop growing. Every row comes once."""
 
-    def __init__(self, paths: Sequence[str], most: int) -> None:
-        self._paths, self._most = paths, most
+    def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str, variant: bool, most: int) -> None:
+        self._paths, self._table, self._columns, self._filter = paths, table, columns, text
+        self._variant, self._most = variant, most
         self._known: _Known = {}
-        self._target: dict[str, int] | None = None
+        self._target: dict[str, Position] | None = None
 
-    def _found(self) -> tables.Found:
+    def _there(self) -> list[Reach]:
         found, self._known = readable_segments(self._paths, self._known)
-        return found
+        grows = self._table in (*OF_INDEX, *OF_BODIES)
+        growing = {name: Position(each.number, flushed(each) if grows else 0) for name, each in found.writing.items()}
+        return stream_offsets.reaches(found.segments, growing)
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Offset:
         return {}
 
-    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
-        most = getattr(limit, "max_files", None)
-        found = self._found()
+    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
+        there = self._there()
         if self._target is not None:
-            target = self._target
-            found = found._replace(segments=[s for s in found.segments if s.number < target.get(s.capture_id, 0)])
-        return stream_offsets.latest(found.segments, found.writing, start or {}, most)
+            last = self._target
+            there = [Reach(min(position, last[name]), name) for position, name in there if name in last]
+        return stream_offsets.latest(there, start or {}, getattr(limit, "max_files", None))
 
     def getDefaultReadLimit(self) -> Any:
         return ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        found = self._found()
-        self._target = stream_offsets.latest(found.segments, found.writing, {}, None)
+        self._target = stream_offsets.positions(stream_offsets.latest(self._there(), {}, None))
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [SegmentPartition(segment) for segment in stream_offsets.between(self._all(), start, end)]
-
-    def _all(self) -> list[tables.Segment]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         # A batch that is done again has what it had: a foreign capture was at rest then.
-        return tables.find_segments(_places(self._paths), self._known).segments
+        found = tables.find_segments(_places(self._paths), self._known)
+        there = [*found.segments, *found.writing.values()]
+        return [SegmentPartition(part) for part in stream_offsets.between(there, start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read(partition.part, self._table, self._columns, self._filter, self._variant)
 
 
 if SupportsTriggerAvailableNow is not None:
-    SupportsTriggerAvailableNow.register(_Stream)
-
-
-class SegmentStream(_Stream):
-    """The stream of one table."""
-
-    def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str, most: int) -> None:
-        super().__init__(paths, most)
-        self._table, self._columns, self._filter = table, columns, text
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read(partition.segment, self._table, self._columns, self._filter)
+    SupportsTriggerAvailableNow.register(SegmentStream)

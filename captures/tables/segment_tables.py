@@ -73,7 +73,7 @@ class SegmentTables:
     """The tables of one file: iterate over it for `(table, pyarrow.RecordBatch)`.
 
     `options`: which tables and columns, each table once; for the pipeline also the partial ones. `wanted`: only what comes of
-    exchanges that pass. `follows`: the next segment of the recording, where that is known; it is looked for beside the file
+    exchanges that pass; `part`: only of those with these numbers in the index. `follows`: the next segment of the recording, where that is known; it is looked for beside the file
     otherwise. `capture_id`: another name for a foreign capture than that of its file. `context`: what is known about the
     recording; else what this file says. Raises MissingLibrary.
     """
@@ -84,6 +84,7 @@ class SegmentTables:
         options: Sequence[Options],
         wanted: Filter | None = None,
         *,
+        part: slice = slice(None),
         follows: Path | None = None,
         capture_id: str = "",
         context: Context | None = None,
@@ -91,7 +92,7 @@ class SegmentTables:
     ) -> None:
         numpy()
         self._path, self._wanted, self._follows, self._batch_rows = path, wanted, follows, batch_rows
-        self._capture_id = capture_id
+        self._capture_id, self._part = capture_id, part
         self._given = context
         self.context = Context() if context is None else context
         """What is known about the recording, once rows are read."""
@@ -123,16 +124,17 @@ class SegmentTables:
 
     def _opened(self, capture: Capture) -> Iterator[tuple[str, Any]]:
         file = capture.segments[0]
+        self._path = file.path
         self._learn(capture)
         origin = self._origin(file.own.recording if file.own else None)
         fault = file.fault
         after = self._after(file)
         np = numpy()
         flags = file.index.array()["flags"] if file.index.count else np.empty(0, dtype=np.uint16)
-        numbers = np.arange(len(flags), dtype=np.int64)
+        numbers = np.arange(len(flags), dtype=np.int64)[self._part]
         goes_on = flags & CONTINUED != 0
         if after:
-            numbers = numbers[~goes_on]
+            numbers = numbers[~goes_on[self._part]]
         selection = Selection(capture, self._wanted or EVERYTHING)
         selection.topics = origin.context.topics
         if self._wanted is not None:

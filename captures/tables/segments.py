@@ -23,7 +23,7 @@ from ..pcap.regular_files import open_file
 from ..pcap.sources import CaptureSource
 from ..reading.context import Origin
 from ..reading.damage import CheckedSpan, spans
-from ..reading.reader import SUFFIXES, CaptureFile, RequestKey
+from ..reading.reader import SUFFIXES, CaptureFile, RequestKey, open_source
 from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
 from ..reading.storage import Place, Remote, list_files, place
@@ -98,12 +98,12 @@ Known = Mapping[tuple[str, int, int], tuple[str, int, bool]]
 class Found(NamedTuple):
     """The contents of a folder: files to read, how many segments are still written to, and a line per file left out.
 
-    `writing`: of recordings that are still written to, the number of the first segment that is."""
+    `writing`: of recordings that are still written to, the first segment that is; its path is that of the closed segment."""
 
     segments: list[Segment]
     live: int
     left_out: list[str]
-    writing: dict[str, int]
+    writing: dict[str, Segment]
 
 
 def find_segments(path: str | Place | Sequence[str | Place], known: Known | None = None) -> Found:
@@ -117,7 +117,7 @@ def find_segments(path: str | Place | Sequence[str | Place], known: Known | None
     found: dict[tuple[str, int], Segment] = {}
     there: dict[tuple[str, int], Place] = {}
     live, left_out = 0, []
-    writing: dict[str, int] = {}
+    writing: dict[str, Segment] = {}
     for file, size, modified_ns in chain.from_iterable(map(_files, tops)):
         name, written = str(file), False
         part = name.endswith(".part")
@@ -142,7 +142,8 @@ def find_segments(path: str | Place | Sequence[str | Place], known: Known | None
             there.setdefault(key, file)
         if written:
             live += 1
-            writing[key[0]] = min(key[1], writing.get(key[0], key[1]))
+            if key[0] not in writing or key[1] < writing[key[0]].number:
+                writing[key[0]] = segment._replace(path=file.with_name(segment.name))
         elif key in found:
             what = "capture" if segment.foreign else "segment"
             left_out.append(f"{file}: the same {what} as {found[key].path}")
@@ -153,6 +154,17 @@ def find_segments(path: str | Place | Sequence[str | Place], known: Known | None
         follows = None if each.foreign else there.get((name, number + 1))
         segments.append(each if follows is None else each._replace(follows=follows))
     return Found(segments, live, left_out, writing)
+
+
+def flushed(segment: Segment) -> int:
+    """How many exchanges the index of a growing segment has by now; 0 where that is unknown."""
+    if not isinstance(segment.path, Path):
+        return 0
+    index = open_index(segment.path.with_name(segment.name + ".part"))
+    if index is None:
+        return 0
+    index.close()
+    return index.count
 
 
 def _files(top: Place) -> Iterator[tuple[Place, int, int]]:
@@ -231,7 +243,7 @@ def carried_requests(path: Path) -> set[RequestKey] | None:
 def readable(path: Path) -> bool:
     """Whether a file is a recording's segment that can be read: the requests that it carries over count there."""
     try:
-        source = CaptureSource(path)
+        path, source = open_source(path)
         try:
             return read_identity(source.file, str(path)) is not None
         finally:

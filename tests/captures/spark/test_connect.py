@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -69,7 +70,8 @@ def test_run_stream_and_report_on_a_connect_server(remote: str, tmp_path: Path) 
     assert json.loads(done.stdout)["read"] == len(list(source.rglob("*.pcapng"))) > 1
     assert [line for line in done.stderr.splitlines() if " s  " not in line] == []
     heartbeats(source / "two", 100, first=100, segment_bytes=10_000)
-    barnabas("pipeline", "stream", *paths, "--once")
+    done = barnabas("pipeline", "stream", *paths, "--once")
+    assert re.search(r"batch 0: \d+ files with 100 exchanges, the last one \d+ s ago", done.stderr), done.stderr
     asked = f"select correlation_id from '{output}/exchanges/**/*.parquet' order by 1"
     assert [number for (number,) in duckdb.connect().execute(asked).fetchall()] == list(range(200))
     done = barnabas("report", str(output), "--engine", "spark", "--master", remote, "--only", "summary", "--json")

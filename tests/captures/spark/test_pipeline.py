@@ -98,6 +98,20 @@ def test_source_reads_lists_and_patterns_of_paths(spark: SparkSession, record: M
 
 
 @pytest.mark.slow
+def test_bodies_as_variants(spark: SparkSession, record: Make) -> None:
+    directory = record()
+    reader = spark.read.format("barnabas").option("columns", "number,segment,request,response")
+    plain_rows = reader.load(str(directory)).selectExpr("number", "segment", "get_json_object(response, '$.error_code')")
+    variants = reader.option("json", "variant").load(str(directory))
+    assert variants.schema["response"].dataType.simpleString() == "variant"
+    found = variants.selectExpr("number", "segment", "variant_get(response, '$.error_code', 'string')").collect()
+    assert sorted(map(str, map(tuple, found))) == sorted(map(str, map(tuple, plain_rows.collect())))
+    assert {code for _, _, code in found} >= {None, "0", "25"}
+    with pytest.raises(Exception, match="the option json is string or variant"):
+        reader.option("json", "struct").load(str(directory)).collect()
+
+
+@pytest.mark.slow
 def test_sql(spark: SparkSession, record: Make) -> None:
     """Spark gives the reader of a view all options, and that of a table only those of the query."""
     directory = record()

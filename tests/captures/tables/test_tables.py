@@ -234,7 +234,7 @@ def test_a_killed_recorders_segment_counts_as_closed(traffic: Callable[..., Path
     with open(left, "rb") as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)
         found = tables.find_segments(directory)
-        assert (found.segments, found.live, list(found.writing.values())) == ([], 1, [0])
+        assert (found.segments, found.live, [(s.number, s.path) for s in found.writing.values()]) == ([], 1, [(0, path)])
 
 
 def test_files_that_are_no_recordings_are_left_out(traffic: Callable[..., Path], tmp_path: Path) -> None:
