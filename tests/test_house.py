@@ -17,7 +17,8 @@ from barnabas.decoder.native import accelerator
 from harness.run.import_contracts import strongly_connected
 from harness.waiting import PATIENCE
 
-NOT_PACKED = {"tests", "bench", "docs"}
+NOT_PACKED = {"tests", "bench", "docs", "examples"}
+"""Folders of the root."""
 PACKED = {".py", ".pyi", ".typed", ".kafka", ".txt", ".tcss", ".html", ".css", ".js"}
 # In two halves, so that this file does not hold what it looks for.
 REGISTRY_HOSTS = [
@@ -73,7 +74,7 @@ def texts(tree: list[Path]) -> dict[Path, str]:
 
 def packages_of(tree: list[Path], repository: Path) -> set[str]:
     inside = {path.parent.relative_to(repository) for path in tree if path.name == "__init__.py"}
-    return {".".join(("barnabas", *folder.parts)) for folder in inside if not NOT_PACKED & set(folder.parts)}
+    return {".".join(("barnabas", *folder.parts)) for folder in inside if not NOT_PACKED & set(folder.parts[:1])}
 
 
 def test_every_package_of_the_tree_is_packed(project, tree, repository):
@@ -85,7 +86,7 @@ def test_every_module_is_in_a_package(tree, repository):
     loose = {
         str(folder.relative_to(repository))
         for folder in folders
-        if not NOT_PACKED & set(folder.relative_to(repository).parts) and not (folder / "__init__.py").exists()
+        if not NOT_PACKED & set(folder.relative_to(repository).parts[:1]) and not (folder / "__init__.py").exists()
     }
     assert loose == set()
 

@@ -6,7 +6,7 @@ segment `bulk_batches` makes the rows of `batches` and `throttles` many exchange
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -264,6 +264,8 @@ def group_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     if asked is None:
         return
     event, generation, members = _EVENTS[exchange.api], None, None
+    leaving: Sequence[Any] = (_value(asked, "members") or ()) if event == "leave" else ()
+    left = leaving[0] if len(leaving) == 1 else None  # a tool may remove several
     error = _value(response, "error_code") or 0
     if event == "join":
         generation, members = _value(response, "generation_id"), len(_value(response, "members") or ()) or None
@@ -278,8 +280,8 @@ def group_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     yield {
         "group_id": asked["group_id"],
         "event": event,
-        "member_id": _value(response, "member_id") or _value(asked, "member_id") or None,
-        "group_instance_id": _value(asked, "group_instance_id") or _value(asked, "instance_id"),
+        "member_id": _value(response, "member_id") or _value(asked, "member_id") or (left and left.member_id) or None,
+        "group_instance_id": _value(asked, "group_instance_id") or _value(asked, "instance_id") or (left and left.group_instance_id),
         "generation": generation,
         "protocol": _value(response, "protocol_name") or None,
         "members": members,

@@ -12,13 +12,18 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from barnabas.captures.spark import package_archive
 from harness.recordings import heartbeats
 from harness.waiting import PATIENCE, until
 from pyarrow import parquet
 from traffic.fleets.rotated import CLUSTER_ID, TOPICS, record, steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -206,3 +211,57 @@ def test_the_notebook_answers_its_questions(repository: Path, tmp_path: Path) ->
     words = set(done.stdout.replace("|", " ").split())
     assert {CLUSTER_ID, "NOT_LEADER_OR_FOLLOWER", "REBALANCE_IN_PROGRESS", "group-2", "member-8", *TOPICS} <= words
     assert (tmp_path / "tables" / "connections").is_dir()
+
+
+def test_spark_loads_the_pod_template(spark: SparkSession, repository: Path) -> None:
+    """As spark-submit does it; its claims and its driver's account are those of `storage.yaml`."""
+    folder = repository / "examples" / "kubernetes"
+    jvm, context = spark._jvm, spark.sparkContext
+    assert jvm is not None
+    client = jvm.io.fabric8.kubernetes.client.KubernetesClientBuilder().build()
+    loaded = jvm.org.apache.spark.deploy.k8s.KubernetesUtils.loadPodFromTemplate(
+        client, str(folder / "pod.yaml"), jvm.scala.Option.empty(), context._jsc.sc().conf()
+    )
+    mounts = loaded.container().getVolumeMounts()
+    volumes = {each.getName(): each.getPersistentVolumeClaim().getClaimName() for each in loaded.pod().getSpec().getVolumes()}
+    assert {volumes[each.getName()]: (each.getMountPath(), each.getReadOnly()) for each in mounts} == {
+        "captures": ("/captures", True), "tables": ("/tables", None),
+    }  # fmt: skip
+    there = [(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all((folder / "storage.yaml").read_text())]
+    assert {("PersistentVolumeClaim", claim) for claim in volumes.values()} < set(there)
+    submit = (folder / "submit.sh").read_text()
+    assert ("ServiceAccount", submit.partition("serviceAccountName=")[2].split()[0]) in there
+
+
+@pytest.mark.parametrize("system", ["kubernetes", "yarn"])
+def test_what_the_recipes_submit(repository: Path, tmp_path: Path, system: str) -> None:
+    """The scripts, with a spark-submit that says what it was given."""
+    said = tmp_path / "spark-submit"
+    said.write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
+    said.chmod(0o755)
+    own = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SPARK_OPTIONS": "--conf spark.eventLog.enabled=true"}
+    first, last = ("https://head:6443", "barnabas-spark") if system == "kubernetes" else ("/in", "/out")
+    script = repository / "examples" / system / "submit.sh"
+    words = subprocess.run(["sh", str(script), first, last], env=own, capture_output=True, text=True, check=True).stdout.splitlines()
+    application, *places = words[-3:]
+    assert words[: 2] == ["--master", f"k8s://{first}" if system == "kubernetes" else "yarn"]
+    assert words[-5:-3] == ["--conf", "spark.eventLog.enabled=true"]
+    assert application.endswith("/run_pipeline.py") and places == (["/captures", "/tables"] if system == "kubernetes" else [first, last])
+    for word in words:  # files that are named are there
+        for name in {word.partition("File=")[2], word if word.startswith("../") else ""} - {""}:
+            assert (script.parent / name).is_file(), word
+
+
+def test_the_pipeline_in_the_session_of_spark_submit(repository: Path, tmp_path: Path) -> None:
+    import pyspark
+
+    heartbeats(tmp_path / "captures", 60, segment_bytes=5_000)
+    home = Path(pyspark.__file__).parent
+    own = os.environ | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    command += [str(repository / "examples" / "run_pipeline.py"), str(tmp_path / "captures"), str(tmp_path / "tables")]
+    done = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    files = len(list((tmp_path / "captures").glob("*.pcapng")))
+    assert f"{files} files read, 0 unchanged" in done.stdout
+    assert parquet.read_table(tmp_path / "tables" / "exchanges").num_rows == 60

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import json
 import random
+import re
 import socket
 import struct
 import urllib.error
@@ -312,6 +314,29 @@ def test_openmetrics_is_rendered_on_request() -> None:
     families = {family.name: family for family in openmetrics(text.decode())}
     assert families["barnabas_request_duration_seconds"].type == "histogram"
     assert all(family.documentation for family in families.values())
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_are_there(repository: Path) -> None:
+    traffic = Traffic()
+    traffic.open()
+    traffic.exchange(12, 4, {}, {"error_code": 27, "throttle_time_ms": 5}, after_ns=10**6)
+    traffic.exchange(11, 5, {}, {}, after_ns=10**6)
+    traffic.ask(12, 4)
+    traffic.feed("closed", 1, traffic.time_ns, "fin", "client")
+    traffic.metrics.process_events.take(FindingSeen("stale", "high", "s", "w", "r", 1, {}, 1))
+    labels: dict[str, set[str]] = {}
+    for name, found in traffic.samples:
+        labels.setdefault(name, set()).update(label for label, _ in found)
+    dashboard = json.loads((repository / "examples" / "grafana" / "barnabas.json").read_text("utf-8"))
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [re.sub(r"label_values\((\w+), (\w+)\)", r"sum by (\2) (\1)", each.get("query", "")) for each in dashboard["templating"]["list"]]
+    for text in asked:
+        names = set(re.findall(r"\bbarnabas_\w+", text))
+        assert names <= labels.keys(), text
+        wanted = {label.strip() for group in re.findall(r"by \(([^)]*)\)", text) for label in group.split(",")}
+        wanted |= set(re.findall(r"(\w+)=~?\"", text))
+        assert all(wanted <= labels[name] for name in names), text
+    assert sum("barnabas_" in text for text in asked) == len(dashboard["panels"]) + 1
 
 
 # -- served ------------------------------------------------------------------------------------------------------
