@@ -8,6 +8,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -274,8 +275,8 @@ def compact(output: str | Place, retention_hours: int = WEEK_HOURS) -> dict[str,
 
 def _observed(frame: DataFrame) -> DataFrame:
     """The rows of `PipelineSource`, with figures of each batch for `_figures` in the progress that Spark reports."""
-    from pyspark.sql.functions import expr
-
+    connected = "connect" in type(frame).__module__  # whose functions are others
+    expr = importlib.import_module("pyspark.sql.connect.functions" if connected else "pyspark.sql.functions").expr
     rows = "from_json(result, 'rows array<struct<exchanges: bigint, last_ns: bigint>>').rows"
     return frame.observe(
         _READ,
@@ -291,10 +292,11 @@ def _has_rows(progress: Any) -> bool:
 
 def _figures(read: Any) -> str:
     """What a batch has read, and how far behind the captures it was when it was done."""
-    said = f"{count(read['files'], 'file')} with {count(read['exchanges'], 'exchange')}"
-    if read["last_ns"] is None:
-        return said
-    return f"{said}, the last one {max(time.time_ns() - read['last_ns'], 0) / 1e9:.0f} s ago"
+    if "values" in read:  # Spark Connect has them beside their schema
+        read = read["values"]
+    files, exchanges, last_ns = read
+    said = f"{count(files, 'file')} with {count(exchanges, 'exchange')}"
+    return said if last_ns is None else f"{said}, the last one {max(time.time_ns() - last_ns, 0) / 1e9:.0f} s ago"
 
 
 def _refine(folder: Folder, source: Place, engine: OnSpark, progress: Progress) -> None:
