@@ -96,7 +96,7 @@ class Follower:
         return found
 
 
-@pytest.mark.parametrize("table", [*OF_INDEX, *OF_BODIES])
+@pytest.mark.parametrize("table", sorted([*OF_INDEX, *OF_BODIES]))
 def test_rows_of_a_growing_segment_are_those_of_the_closed_one(tmp_path: Path, table: str) -> None:
     chance, directory = random.Random(5), tmp_path / "recording"
     follower = Follower(directory, table)
