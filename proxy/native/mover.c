@@ -84,7 +84,7 @@ static int descriptor(const Mover *mover, PyObject *socket, int *fd) {
     return PyErr_Occurred() ? -1 : *fd >= 0;
 }
 
-#define LEAST_BEYOND (64 * 1024) /* fewer bytes of a frame are not worth a look */
+#define LEAST_BEYOND (64 * 1024) /* fewer bytes cost readers less to be given than to be told of */
 
 /* Whether nobody wants the bytes of a part, which all belong to one frame and lie beyond the snap length: readers of the ring are told
    how many there are, and the part is overwritten by the next one. It is counted again from 0 where Python has moved bytes in between. */
@@ -95,7 +95,7 @@ static int is_beyond(const Mover *mover, HalfConnection *half, const Part *part)
         half->shown = 0;
     half->shown_to = half->position + part->cut;
     if (part->first < 0) {
-        if (half->shown >= mover->wanted)
+        if (half->shown >= mover->wanted && part->cut >= LEAST_BEYOND)
             return 1;
         half->shown += part->cut;
         return 0;
