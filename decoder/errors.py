@@ -36,12 +36,15 @@ class DecodeError(DecoderError):
         partial: dict[str, Any] | None = None,
         message: Any = None,
     ):
-        what = "" if not api else f"{api}: " if version is None else f"{api} v{version}: "
-        where = f" at {path or 'the start'} (offset {offset})"
-        super().__init__(f"{what}{text}{where}")
+        super().__init__(text)
         self.text, self.api, self.version, self.path, self.offset = text, api, version, path, offset
         self._partial = partial
         self.message = message
+
+    def __str__(self) -> str:
+        """From the fields, as a pickle makes an error anew from its text alone and sets the fields then."""
+        what = "" if not self.api else f"{self.api}: " if self.version is None else f"{self.api} v{self.version}: "
+        return f"{what}{self.text} at {self.path or 'the start'} (offset {self.offset})"
 
     @property
     def partial(self) -> dict[str, Any]:

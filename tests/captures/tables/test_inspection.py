@@ -21,7 +21,7 @@ from traffic.random_traffic import MixedTraffic
 
 
 def odd(folder: Path, seed: int) -> Path:
-    recorder = Recorder(folder, segment_bytes=100_000)
+    recorder = Recorder(folder, segment_bytes=20_000)
     MixedTraffic(seed, 1500, large=0.02).run(recorder)
     recorder.close()
     return folder

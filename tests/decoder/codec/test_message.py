@@ -54,6 +54,17 @@ def test_values_have_the_names_of_fields(metadata):
     assert decoder.decode_body("request", 0, 9, produced).values.topic_data[0].partition_data[0].index == 7
 
 
+@pytest.mark.parametrize("body", [b"", b"\0\0\0", b"\0\0\0\1\xff\xff\xff\x7f", b"\0\1\0\xff"])
+def test_an_error_reads_the_same_after_any_number_of_pickles(body):
+    with pytest.raises(decoder.DecodeError) as raised:
+        decoder.decode_body("request", 11, 1, body)
+    error = copy = raised.value
+    for _ in range(3):
+        copy = pickle.loads(pickle.dumps(copy))
+    assert type(copy) is type(error) and str(copy) == str(error)
+    assert (copy.api, copy.version, copy.path, copy.offset) == (error.api, error.version, error.path, error.offset)
+
+
 def test_an_edit_changes_its_field_and_nothing_else(metadata):
     edited = metadata.replace({"brokers[0].host": "a-much-longer-name", "throttle_time_ms": 500})
     expected = metadata.to_dict()
