@@ -83,6 +83,7 @@ def main() -> None:
             ms, hits, decoded = found(capture, FILTERS[0])
             print(f"{FILTERS[0]}, the first time: {ms:.0f} ms, {hits} of {options.rows} found, {decoded} decoded")
             start = time.perf_counter()
+            capture.save_names()
         print(f"writing the names: {(time.perf_counter() - start) * 1e3:.0f} ms")
         size = sum(path.stat().st_size for path in recording.glob("*.names"))
         print(f"their files: {size / options.rows:.1f} bytes an exchange")

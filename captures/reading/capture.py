@@ -251,6 +251,10 @@ class Capture:
 
         return NameTable()
 
+    def save_names(self) -> int:
+        """Write what filters remember beside closed segments, for later commands: beside how many it is. OSError if it cannot be written."""
+        return sum(segment.save_names() for segment in self.segments)
+
     def exchanges(self) -> Iterator[Exchange]:
         """All exchanges in the order of their requests (an orphan: of its response)."""
         return (exchange for _, exchange in self.numbered_exchanges())

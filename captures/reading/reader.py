@@ -342,10 +342,16 @@ class CaptureFile:
             notes.append(f"cut when it was captured: {len(data) - 4} of {size} bytes are there")
         return data[4:]
 
-    def close(self) -> None:
-        """Close the file. New names are written beside a closed segment."""
-        if self._names is not None and self._names.learned and self._is_complete and not self.release():
+    def save_names(self) -> bool:
+        """Write the names that filters have learned beside a closed segment; whether there is such a file now. OSError if it cannot be
+        written."""
+        if self._names is None or not self._is_complete or self.release():
+            return False
+        if self._names.learned:
             self._names.save(self.path, self.index)
+        return True
+
+    def close(self) -> None:
         if self._foreign is not None:
             self._foreign.close()
         self.index.close()

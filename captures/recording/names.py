@@ -97,7 +97,7 @@ class SegmentNames:
             return
 
     def save(self, segment: Path, index: Index) -> None:
-        """Write what is known beside a closed segment. Without the permission to write there, or room, nothing is kept."""
+        """Write what is known beside a closed segment. OSError if that is impossible; then nothing is left behind."""
         used = sorted(set(self.ids) - {UNKNOWN_ID, NONE_ID})
         local = {UNKNOWN_ID: UNKNOWN_ID, NONE_ID: NONE_ID} | {number: at for at, number in enumerate(used, NONE_ID + 1)}
         stored = {"release": __version__, "sets": [_packed(self.sets[number]) for number in used]}
@@ -105,16 +105,15 @@ class SegmentNames:
         data = index.head.pack() + ids + json.dumps(stored, separators=(",", ":")).encode()
         path = names_path(segment)
         part = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError:
-            return
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with open(file, "wb") as out:
                 out.write(_HEADER.pack(_MAGIC, _VERSION, zlib.crc32(data), data[: HEADER.size]) + data[HEADER.size :])
             part.replace(path)
         except OSError:
             part.unlink(missing_ok=True)
+            raise
+        self.learned = 0
 
 
 def _little(numbers: array[int]) -> array[int]:

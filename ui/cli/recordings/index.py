@@ -21,9 +21,16 @@ if TYPE_CHECKING:
     from ....captures.reading.verify import FileCheck
 
 
+_AT_ONCE = 10_000
+"""Exchanges between two looks at the progress."""
+
+
 def index(
     captures: CapturePaths,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is wrong; write nothing.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Also keep topics, groups and transactional ids beside the segments, for filters.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
 ) -> None:
     """Verify a recording, and rebuild indexes that are missing or wrong.
@@ -49,10 +56,31 @@ def index(
             else:
                 for line in verdict.lines:
                     print(visible(line))
+        if names and not dry_run:
+            _keep_names(capture)
     if not as_json:
         print(", ".join(f"{count} {state}" for state, count in sorted(found.items())), file=sys.stderr)
     if wrong:
         raise typer.Exit(1)
+
+
+def _keep_names(path: Path) -> None:
+    """Decode all exchanges that have names, and write these beside the segments."""
+    from ....captures import open_capture
+    from ....captures.reading.selection import Selection
+    from ....decoder.filter import compile
+
+    with open_capture(path) as capture, Progress(path.name) as progress:
+        every = Selection(capture, compile('topic == "" or group == "" or txn == ""'))
+        rows, size = len(capture.rows()), sum(_size(segment.path) for segment in capture.segments)
+        for start in range(0, rows, _AT_ONCE):
+            every.count(start, min(start + _AT_ONCE, rows))
+            progress.show(size * start // rows, size, "topics and groups")
+        try:
+            kept = capture.save_names()
+        except OSError as error:
+            raise Failure(f"cannot write {visible(str(error.filename2 or error.filename))}: {error.strerror}") from None
+    print(f"{visible(str(path))}: names kept beside {kept} of {len(capture.segments)} segments", file=sys.stderr)
 
 
 def _verdicts(files: list[Path], name: str, write: bool) -> Iterator[FileCheck]:

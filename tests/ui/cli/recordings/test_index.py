@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
+from barnabas.captures.reading.selection import Selection
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
+from barnabas.decoder.filter import compile
 
 
 @pytest.fixture
@@ -123,3 +125,22 @@ def test_of_others(tmp_path: Path, segment: Path) -> None:
     done = verify(tmp_path / "text.pcapng")
     assert not done.is_well and done.to_dict()["state"] == "unreadable"
     assert done.lines[0].startswith("text.pcapng: not a capture: ")
+
+
+def test_names_are_kept_for_filters(run, recording: Path) -> None:
+    before = sorted(recording.iterdir())
+    assert run("index", recording, "--names", "--dry-run").returncode == 0
+    assert sorted(recording.iterdir()) == before
+    done = run("index", recording, "--names")
+    assert done.returncode == 0 and f"names kept beside {len(before) // 3} of {len(before) // 3} segments" in done.stderr
+    assert len(list(recording.glob("*.names"))) == len(before) // 3
+    for wanted in ("topic == orders", "group ~ .", "txn ~ ."):
+        with open_capture(recording) as capture:
+            selection = Selection(capture, compile(wanted))
+            assert sum(1 for _ in selection.rows()) == sum(map(selection.filter, map(selection.exchange, capture.rows())))
+            assert selection.decoded == 0
+    for path in recording.glob("*.names"):
+        path.unlink()
+        path.mkdir()
+    done = run("index", recording, "--names")
+    assert done.returncode == 2 and ".names: Is a directory" in done.stderr and "Traceback" not in done.stderr
