@@ -223,7 +223,7 @@ def measure(
             row[f"{column} {part}"] = (other - one) / size * 1e3
 
     for number in range(rounds):
-        # Side by side, each round beginning with another: what changes on the machine is nobody's merit.
+        # Interleaved, and each round begins with another way, so that changes on the machine affect all of them.
         turn = number % len(names)
         order = names[turn:] + names[:turn]
         for name in order:

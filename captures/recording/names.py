@@ -1,7 +1,7 @@
 """The names of a capture's exchanges (topics, groups, transactional ids), remembered as filters decode them.
 
 A filter on `topic` must decode both messages of an exchange, but only once: `SegmentNames` remembers what was found, as one number
-per exchange. `save` writes it beside a closed segment, as `NAME.names` (docs/formats.md), for the next command.
+per exchange. `barnabas index --names` saves it beside closed segments, as `NAME.names` (docs/formats.md), for later commands.
 """
 
 from __future__ import annotations

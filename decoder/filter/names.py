@@ -18,7 +18,7 @@ from .language import tree
 
 
 class Names(NamedTuple):
-    """`topics`: (name, id) of each, as the messages have them; `taught`: the ids whose names the response tells (`Topics`)."""
+    """`topics`: (name, id) of each, as the messages have them; `taught`: topic ids whose names are in the response (`Topics`)."""
 
     topics: tuple[tuple[str | None, bytes | None], ...] = ()
     groups: tuple[str, ...] = ()

@@ -84,10 +84,10 @@ static int descriptor(const Mover *mover, PyObject *socket, int *fd) {
     return PyErr_Occurred() ? -1 : *fd >= 0;
 }
 
-#define LEAST_BEYOND (64 * 1024) /* fewer bytes cost readers less to be given than to be told of */
+#define LEAST_BEYOND (64 * 1024) /* for fewer bytes, a record of their number costs readers more than the bytes */
 
-/* Whether nobody wants the bytes of a part, which all belong to one frame and lie beyond the snap length: readers of the ring are told
-   how many there are, and the part is overwritten by the next one. It is counted again from 0 where Python has moved bytes in between. */
+/* Whether all bytes of a part belong to one frame and lie beyond the snap length. Readers of the ring then get only their number, and the
+   next part overwrites them. The count starts again from 0 where Python has moved bytes in between. */
 static int is_beyond(const Mover *mover, HalfConnection *half, const Part *part) {
     if (!mover->wanted || half->opaque)
         return 0;
