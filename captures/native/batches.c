@@ -5,10 +5,10 @@
 #include "recording.h"
 #include "decoder/native/cursor.h"
 
-enum Sink { TOPIC, TOPIC_ID, PARTITION, ACKS, THROTTLE, AREA };
+enum Sink { TOPIC, TOPIC_ID, PARTITION, ACKS, THROTTLE, HIGH_WATERMARK, AREA };
 
 typedef struct {
-    int64_t base_offset, last_offset, base_timestamp, max_timestamp, producer_id, start;
+    int64_t base_offset, last_offset, high_watermark, base_timestamp, max_timestamp, producer_id, start;
     int32_t frame, size, topic, topic_id, partition, record_count, base_sequence;
     uint32_t crc;
     int16_t producer_epoch, acks;
@@ -126,7 +126,7 @@ static int keep_topic(struct Areas *areas, const Field *field, Cursor *c) {
 
 /* A requested field: its value is kept for the areas behind it, an area becomes rows. */
 static int keep_area(const Field *field, Cursor *c) {
-    static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, RECORDS};
+    static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, INT64, RECORDS};
     struct Areas *areas = c->into;
     if (field->sink > AREA || field->type != TYPES[field->sink] || field->array)
         return bad();
@@ -152,6 +152,8 @@ static int keep_area(const Field *field, Cursor *c) {
         areas->about.acks = (int16_t)get16(p);
     else if (field->sink == THROTTLE)
         areas->throttle = (int32_t)get32(p);
+    else if (field->sink == HIGH_WATERMARK)
+        areas->about.high_watermark = (int64_t)get64(p);
     else if ((areas->about.topic_id = numbered(areas->topic_ids, p, 16)) < 0)
         return 0;
     return 1;
@@ -232,7 +234,7 @@ PyObject *batches_read(PyObject *module, PyObject *arguments) {
         }
         Py_ssize_t before = areas.count;
         areas.throttle = 0;
-        areas.about = (Row){.frame = (int32_t)i, .topic = -1, .topic_id = -1, .partition = -1};
+        areas.about = (Row){.frame = (int32_t)i, .topic = -1, .topic_id = -1, .partition = -1, .high_watermark = -1};
         int fits = read_frame(&areas, &ways[frame.reader], areas.data + frame.start, frame.size);
         if (!fits) {
             if (PyErr_ExceptionMatches(PyExc_MemoryError))

@@ -92,6 +92,21 @@ TRENDS = {
         ("start_ns", "cluster_id", "client_id", "topic"),
         "start_ns",
     ),
+    "lag-in-records": ReportQuery(
+        "Consumer lag in records",
+        "How many records of a partition were behind those that a consumer had fetched, by client id and topic: the partition with the most. "
+        "`at_end` is the number of fetches that reached the end.",
+        ("batches",),
+        f"""SELECT {_BUCKET} AS start_ns, cluster_id, client_id, topic, count(*) AS fetches, count_if(behind = 0) AS at_end,
+            percentile(behind, 0.5) AS p50_behind, max(behind) AS max_behind FROM
+            (SELECT time_ns, cluster_id, client_id, topic, CASE WHEN behind < 0 THEN 0 ELSE behind END AS behind FROM
+                (SELECT time_ns, cluster_id, client_id, topic, min(high_watermark - last_offset - 1) AS behind FROM batches
+                    WHERE high_watermark IS NOT NULL AND last_offset IS NOT NULL
+                    GROUP BY capture_id, segment, number, time_ns, cluster_id, client_id, topic, topic_id, partition) by_partition) fetched
+            GROUP BY {_BUCKET}, cluster_id, client_id, topic""",
+        ("start_ns", "cluster_id", "client_id", "topic"),
+        "start_ns",
+    ),
     "rebalances": ReportQuery(
         "Rebalances over time",
         "What consumer groups did in each time interval; `generations` is how many different ones members joined.",

@@ -23,6 +23,8 @@ ABOUT = {
     Role.COORDINATOR_KEY: "resource",
     Role.RESOURCE_NAME: "resource",
 }
+HIGH_WATERMARK = "high_watermark"
+"""A field of Fetch responses; -1 with an error."""
 TOPIC = (
     Column("topic", "string", "its name; null where only an id is given that no Metadata response named", null=True),
     Column("topic_id", "string", "its id in Kafka's base64 form, where one is given", null=True),
@@ -123,6 +125,8 @@ def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) ->
         role = roles.get(path)
         if role in ABOUT:
             names.append((at, field, ABOUT[role]))
+        elif wanted == "records" and field.name == HIGH_WATERMARK:
+            names.append((at, field, HIGH_WATERMARK))
         if field.name.endswith("error_message"):
             message = at
         if is_error_code(field) if wanted == "errors" else field.type == "records":

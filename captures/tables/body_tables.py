@@ -44,6 +44,7 @@ BATCHES = Table(
         Column("acks", "int16", "of a Produce request: 0, 1 or -1 (all)", null=True),
         Column("base_offset", "int64", "of the first record, as encoded", null=True),
         Column("last_offset", "int64", "of the last record", null=True),
+        Column("high_watermark", "int64", "of the partition when it was fetched; as far as `last_offset` is below it, the consumer lags", null=True),
         Column("magic", "int16", "format: 0, 1 or 2", null=True),
         Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`", null=True),
         Column("record_count", "int32", "as in the batch; null for a compressed message set", null=True),
@@ -151,6 +152,7 @@ class Area(NamedTuple):
     direction: str
     data: bytes
     about: dict[str, Any]
+    high_watermark: int | None
 
 
 def areas(exchange: Exchange) -> Iterator[Area]:
@@ -164,13 +166,15 @@ def areas(exchange: Exchange) -> Iterator[Area]:
         if message is None:
             continue
         for leaf in bodies.record_areas(message):
-            yield Area(message.plan.kind, leaf.value, bodies.topic_columns(leaf.about, exchange))
+            mark = leaf.about.get(bodies.HIGH_WATERMARK, -1)
+            about = bodies.topic_columns(leaf.about, exchange)
+            yield Area(message.plan.kind, leaf.value, about, mark if mark >= 0 else None)
 
 
 def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     empty = {column.name: None for column in BATCHES.columns[len(KEY) :]}
     for area in areas(exchange):
-        known = {**empty, "direction": area.direction, **area.about}
+        known = {**empty, "direction": area.direction, **area.about, "high_watermark": area.high_watermark}
         end = 0
         if area.direction == "request" and exchange.request_message is not None:
             known["acks"] = exchange.request_message["acks"]

@@ -38,7 +38,7 @@ TABLES = (BATCHES.name, THROTTLES.name)
 ROW = (
     *(
         (name, "i8")
-        for name in ("base_offset", "last_offset", "base_timestamp", "max_timestamp", "producer_id", "start")
+        for name in ("base_offset", "last_offset", "high_watermark", "base_timestamp", "max_timestamp", "producer_id", "start")
     ),
     *((name, "i4") for name in ("frame", "size", "topic", "topic_id", "partition", "record_count", "base_sequence")),
     ("crc", "u4"),
@@ -47,8 +47,8 @@ ROW = (
 )
 """A row as captures/native/batches.c writes it."""
 _FRAME = (("start", "i8"), ("size", "i4"), ("reader", "i4"))
-_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _AREA = range(6)
-_NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION}
+_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _HIGH_WATERMARK, _AREA = range(7)
+_NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION, bodies.HIGH_WATERMARK: _HIGH_WATERMARK}
 _PRODUCE = facts.api_key("Produce")
 _PLAIN = 44
 """Bytes of a block around its packet, where it has no comment: header, direction, end of the options, length."""
@@ -294,6 +294,10 @@ class _BatchColumns(HeaderBatch):
 
     def _acks(self) -> Any:
         return self._pa.array(self._np.ascontiguousarray(self._rows["acks"]), mask=~self._requests)
+
+    def _high_watermark(self) -> Any:
+        marks = self._np.ascontiguousarray(self._rows["high_watermark"])
+        return self._pa.array(marks, mask=marks < 0)
 
     def _codec(self) -> Any:
         kinds = self._rows["attributes"] & CODEC_MASK

@@ -57,7 +57,7 @@ def body(chance: random.Random, api: str, number: int) -> tuple[int, dict[str, A
             },
         )
     if api == "Fetch":
-        fetched = {"partition_index": number % 2, "high_watermark": number, "records": batch(1, 0)}
+        fetched = {"partition_index": number % 2, "high_watermark": number // 100, "records": batch(1, 0)}
         return 11, {"topics": [{"topic": "orders", "partitions": []}]}, {"responses": [{"topic": "orders", "partitions": [fetched]}]}
     if api == "JoinGroup":
         return (
@@ -203,6 +203,14 @@ def test_trends_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> None:
         assert (row["batches"], row["topic"]) == (len(ages), "orders")
         assert row["max_age_ns"] == pytest.approx(max(ages), abs=1000) and row["p50_age_ns"] == pytest.approx(interpolated(ages, 0.5).expected, abs=1000)
     assert sum(row["batches"] for row in rows["lag"]) == len(fetches) > 0
+    for row in rows["lag-in-records"]:
+        same = [each for each in fetches if (bucket(each), each["client_id"]) == (row["start_ns"], row["client_id"])]
+        marks = [each["answer"]["responses"][0]["partitions"][0]["high_watermark"] for each in same]
+        behind = [max(mark - 1, 0) for mark in marks]  # the record that was fetched is the first one
+        assert (row["fetches"], row["at_end"], row["max_behind"]) == (len(same), behind.count(0), max(behind))
+        assert row["p50_behind"] == interpolated(behind, 0.5)
+    assert sum(row["fetches"] for row in rows["lag-in-records"]) == len(fetches)
+    assert 0 < sum(row["at_end"] for row in rows["lag-in-records"]) < len(fetches)
     joins = [each for each in sent if each["api"] == "JoinGroup"]
     for row in rows["rebalances"]:
         same = [each["answer"] for each in joins if bucket(each) == row["start_ns"]]
@@ -320,7 +328,7 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == [row["name"] or "" for row in document["latency"]["rows"]]
     text = page.read_text("utf-8")
-    assert text.count("<figure>") == 16 and "<script" not in text
+    assert text.count("<figure>") == 17 and "<script" not in text
     assert not {"src", "href"} & {name for name, value in Page(text).attributes if not (value or "").startswith("#")}
     direct = run("report", output.parent / "captures" / "machine-1", "--json", "--only", "summary,latency")
     assert direct.returncode == 0, direct.stderr

@@ -41,7 +41,10 @@ AREAS = (
 
 
 def partitions(name: str, chance: random.Random) -> list[dict[str, Any]]:
-    return [{name: number, "records": chance.choice(AREAS), "error_code": 3} for number in range(chance.randrange(3))]
+    return [
+        {name: number, "records": chance.choice(AREAS), "error_code": 3, "high_watermark": chance.choice((-1, 0, 8, 2**62))}
+        for number in range(chance.randrange(3))
+    ]
 
 
 def bodies(api: str, version: int, chance: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -150,6 +153,10 @@ def test_rows_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.Mon
             without.setattr(segment_tables, "native", None)
             assert rows(path, *names) == quick
         assert all(quick[name] for name in names)
+        if "batches" in names and not damage:
+            marks = {(row["api"], row["direction"], row["high_watermark"]) for row in quick["batches"]}
+            assert marks >= {("Fetch", "response", mark) for mark in (None, 0, 8, 2**62)}
+            assert {mark for api, direction, mark in marks if (api, direction) != ("Fetch", "response")} == {None}
 
 
 def test_current_versions_are_read_in_bulk() -> None:
@@ -161,7 +168,7 @@ def test_current_versions_are_read_in_bulk() -> None:
 
 
 def test_rows_have_the_size_that_c_uses() -> None:
-    assert np.dtype(list(bulk_batches.ROW)).itemsize == 88
+    assert np.dtype(list(bulk_batches.ROW)).itemsize == 96
 
 
 def produce(number: int, size: int, acks: int) -> bytes:

@@ -416,6 +416,11 @@ def _lag(report: Report) -> Iterable[Markup]:
     yield charts.lines("Consumer lag", f"p99 of the age of fetched records, at least 1 ms, {_each(over)}", Unit.DURATION, over, found, log=True)
 
 
+def _lag_in_records(report: Report) -> Iterable[Markup]:
+    over, found = _by_name(report, ["client_id", "topic"], "max_behind", "max_behind")
+    yield charts.lines("Consumer lag in records", f"the most in one partition behind what was fetched, {_each(over)}", Unit.COUNT, over, found)
+
+
 def _rebalances(report: Report) -> Iterable[Markup]:
     over = intervals(report)
     yield charts.columns("Joins of consumer groups", f"number by group, {_each(over)}", Unit.COUNT, over, _series(report, "group_id", "joins"))
@@ -468,6 +473,7 @@ _DRAWN: dict[str, Callable[[Report], Iterable[Markup]]] = {
     "errors": _largest("Error codes", "number in all responses", Unit.COUNT, ("api", "error"), "errors"),
     "latency": _latency,
     "lag": _lag,
+    "lag-in-records": _lag_in_records,
     "rebalances": _rebalances,
     "findings": _findings,
     "groups": _largest("Rebalances", "generations of each group", Unit.COUNT, ("group_id",), "generations"),
