@@ -325,10 +325,10 @@ class Counts(Event):
 @dataclass(frozen=True, slots=True)
 class FindingSeen(Event):
     """Something is wrong in the traffic (`decoder.findings.Finding`): seen for the first time, worse than before, or
-    twice as often as when it was last reported. `number` is that of the finding, from 1; its last event has its last
-    count."""
+    twice as often as when it was last reported. `finding` is its id (as in `Finding.id`), `number` counts findings from 1;
+    its last event has its last count."""
 
-    id: str
+    finding: str
     severity: str
     seen: str
     why: str
@@ -340,7 +340,7 @@ class FindingSeen(Event):
     @property
     def text(self) -> str:
         times = f", {self.count} times" if self.count > 1 else ""
-        return f"finding ({self.severity}, {self.id}{times}): {self.seen}"
+        return f"finding ({self.severity}, {self.finding}{times}): {self.seen}"
 
 
 @dataclass(frozen=True, slots=True)

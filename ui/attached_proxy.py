@@ -44,8 +44,8 @@ class AttachedProxy:
 
     def __init__(self, control: Control):
         self.control = control
-        self.add_to_log: Callable[[str, bool], None] = lambda text, warning: None
-        """Called with the text of each event, and whether it is a warning."""
+        self.add_to_log: Callable[[str, bool, int | None], None] = lambda text, warning, time_ns: None
+        """Called with the text of each event, whether it is a warning, and its time: None for now."""
         self._status = ProxyStatus.of(control.status())
         self._fault = ""
         self._ended = threading.Event()
@@ -90,11 +90,17 @@ class AttachedProxy:
                 self._fault = str(error)
 
     def _follow(self) -> None:
-        try:
-            for event in self.control.follow_events(since=0):
-                if self._ended.is_set():
-                    return
-                if event["event"] != Counts.__name__:  # the status line has them
-                    self.add_to_log(event["text"], event["warning"])
-        except ControlError as error:
-            self.add_to_log(str(error), True)
+        newest, told = 0, False
+        while not self._ended.is_set():
+            try:
+                for event in self.control.follow_events(since=newest):
+                    if self._ended.is_set():
+                        return
+                    newest, told = event["id"], False
+                    if event["event"] != Counts.__name__:  # the status line has them
+                        self.add_to_log(event["text"], event["warning"], event["time_ns"])
+            except ControlError as error:
+                if not told:  # once for as long as the proxy is away
+                    self.add_to_log(str(error), True, None)
+                told = True
+                self._ended.wait(EVERY_SECONDS)

@@ -232,7 +232,7 @@ class ProcessEvents:
             self.inspector_lost = event.lost_bytes
         elif isinstance(event, events.FindingSeen):
             if event.number in self.findings or len(self.findings) < _MOST_FINDINGS:
-                self.findings[event.number] = event.id, event.severity, event.count
+                self.findings[event.number] = event.finding, event.severity, event.count
         elif isinstance(event, events.RuleHit):
             # Some events may have been suppressed; the number of hits in them counts all.
             if event.rule in self.rules or len(self.rules) < _MOST_RULES:

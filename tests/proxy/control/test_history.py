@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from barnabas.proxy.control.history import EventHistory
-from barnabas.proxy.events import Counts, Event, ProcessFailed, encode
+from barnabas.proxy.events import Counts, Event, FindingSeen, ProcessFailed, encode
 
 PACKET_AND_PLACE = 640
 """Bytes for an event of the kind that comes every second: its packet (under 300), the tuple and its time."""
@@ -32,6 +32,15 @@ def test_cursors_and_kinds() -> None:
     assert ([each["id"] for each in two], cursor) == ([4, 5], 5)
     assert history.since(6, 2, frozenset()) == ([], 6, 0)
     assert [each["id"] for each in history.since(77, 1, frozenset())[0]] == [3]  # a cursor of another run
+
+
+def test_a_finding_has_its_id_beside_the_number_of_its_event() -> None:
+    history = EventHistory()
+    for number in (7, 8):
+        history.add(encode(FindingSeen("stale", "high", "s", "w", "r", 1, {}, number)))
+    found, cursor, _ = history.since(0, 100, frozenset())
+    assert [(each["id"], each["finding"], each["number"]) for each in found] == [(1, "stale", 7), (2, "stale", 8)]
+    assert cursor == 2
 
 
 def test_an_event_is_kept_in_little_more_than_its_packet() -> None:

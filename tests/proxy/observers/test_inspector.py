@@ -44,7 +44,7 @@ def ask(client: socket.socket, number: int) -> None:
 
 
 def next_of(proxy: Proxy) -> FindingSeen:
-    while (found := next_event(proxy, FindingSeen)).id != MALFORMED:
+    while (found := next_event(proxy, FindingSeen)).finding != MALFORMED:
         pass
     return found
 
@@ -77,7 +77,7 @@ def test_a_finding_is_reported_again_when_doubled_and_at_the_end(testbed: Testbe
     found.append(next_of(proxy))
     assert found[1].count in range(2, 11)
     ask(client, 11)
-    found += [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == MALFORMED]
+    found += [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.finding == MALFORMED]
     assert found[-1].count == 11
     assert len(found) <= 5
     assert {e.number for e in found} == {found[0].number}
@@ -90,7 +90,7 @@ def test_lower_severities_than_wanted_are_not_reported(testbed: Testbed) -> None
         client = testbed.client(proxy.address)
         client.sendall(wire.request(12, 0, 1, b"\0\1g" + bytes(4) + b"\0\1m"))  # Heartbeat v0
         assert wire.read_frame(client)
-        return [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.id == "surplus-bytes"]
+        return [e for e in rest(proxy) if isinstance(e, FindingSeen) and e.finding == "surplus-bytes"]
 
     assert [e.severity for e in found("low") if isinstance(e, FindingSeen)] == ["low"]
     assert found("medium") == []
@@ -251,4 +251,4 @@ def test_connections_close_before_the_last_findings(testbed: Testbed) -> None:
     client.close()
     events = rest(proxy)
     assert [e for e in events if isinstance(e, ConnectionClosed)]
-    assert [e.count for e in events if isinstance(e, FindingSeen) and e.id == MALFORMED] == [1]
+    assert [e.count for e in events if isinstance(e, FindingSeen) and e.finding == MALFORMED] == [1]

@@ -109,7 +109,7 @@ def test_librdkafka_that_is_configured_for_the_brokers_release(broker: Cluster, 
         settings = {"api.version.request": False, "broker.version.fallback": "0.9.0", "log_level": 0}
         producer = Producer({"bootstrap.servers": show(proxy.address), **settings})
         producer.produce("fallback", b"one", on_delivery=lambda error, _: failed.append(error))
-        next_event(proxy, FindingSeen, lambda found: found.id == "closed-on-version" and "Produce" in found.seen)
+        next_event(proxy, FindingSeen, lambda found: found.finding == "closed-on-version" and "Produce" in found.seen)
         producer.purge()
         flush(producer)
     assert failed and failed[0] is not None

@@ -37,7 +37,7 @@ def seen(address: tuple[str, int], folder: Path, id: str, run: Callable[[str], C
     """What `run` gives, such as a client, as soon as the proxy between has reported this finding."""
     with Proxy(ProxyConfig(upstream=address, record=folder, findings=True)) as proxy:
         client = run(show(proxy.address))
-        next_event(proxy, FindingSeen, lambda found: found.id == id)
+        next_event(proxy, FindingSeen, lambda found: found.finding == id)
         yield client
 
 

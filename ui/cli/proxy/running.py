@@ -182,7 +182,7 @@ class Findings:
         from ..analysis.finding_lines import findings_console, indented, one_line
 
         console = findings_console()
-        line = one_line(event.severity, event.id, event.count, event.seen)
+        line = one_line(event.severity, event.finding, event.count, event.seen)
         console.print(f"{_now()} {self._prefix}", line, sep="")
         if before is None:
             console.print(indented(event.remedy, "do: ", 16))
@@ -198,7 +198,7 @@ class Findings:
             return
         console.print(f"{self._prefix}found in this run: {len(self._last)}")
         for event in sorted(self._last.values(), key=lambda e: (-Severity(e.severity).rank, -e.count)):
-            console.print("  ", one_line(event.severity, event.id, event.count, event.seen), sep="")
+            console.print("  ", one_line(event.severity, event.finding, event.count, event.seen), sep="")
 
 
 class _EventQueue:

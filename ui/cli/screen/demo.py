@@ -168,7 +168,7 @@ def _summary(directory: Path, watch: EventListener | None, clients: dict[str, in
     print(f"\n{counted(len(found), 'finding')}", flush=True)
     console = findings_console()
     for event in found:
-        console.print(one_line(event.severity, event.id, event.count, event.seen))
+        console.print(one_line(event.severity, event.finding, event.count, event.seen))
         console.print(indented(event.why, "why "))
         console.print(indented(event.remedy, "do: "))
     # As this was called: `make demo` runs a command that is not on the user's PATH.

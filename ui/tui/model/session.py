@@ -121,9 +121,9 @@ class Session:
             return NO_CONTROL if self.grows else f"This is a recording: {of_a_recording}."
         return "" if self.allow_edit else "Read-only: start with --allow-edit, or :edit on."
 
-    def add_to_log(self, text: str, warning: bool = False) -> None:
-        """Add a line to the log."""
-        self.log.append(LogLine(time.time_ns(), visible(text), warning))
+    def add_to_log(self, text: str, warning: bool = False, time_ns: int | None = None) -> None:
+        """Add a line to the log. `time_ns`: None for now."""
+        self.log.append(LogLine(time.time_ns() if time_ns is None else time_ns, visible(text), warning))
 
     def refresh(self) -> int:
         """Read the rows that a live recording has added. Returns how many."""

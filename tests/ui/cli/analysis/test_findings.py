@@ -280,7 +280,7 @@ def test_the_proxy_prints_them_as_they_come(start, refusing, form):
             pass
         if form == "json":
             event = json.loads(output)
-            assert (event["event"], event["id"], event["count"]) == ("FindingSeen", MALFORMED, 1)
+            assert (event["event"], event["finding"], event["count"]) == ("FindingSeen", MALFORMED, 1)
         else:
             assert re.match(rf"20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ high   {MALFORMED}: broker ", output)
             assert command.line("what to do").startswith("                do: use a broker")
