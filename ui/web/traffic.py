@@ -16,12 +16,12 @@ from ...decoder import State, Topics
 from ...decoder.connection.topics import NAMING_APIS
 from ...decoder.records import Batch, Partial, RecordsError, batches
 from ...errors import BarnabasError
+from ..tui.model.rows import RowSlice
 from ..tui.model.statistics import LatencySteps
 
 MOST_BINS = 240
 MOST_PARTITIONS = 5_000
 """Partitions that are counted apart; the others are one, `OTHERS`."""
-_CHUNK = 1024
 _ORPHAN = STATES.index(State.ORPHAN)
 _UNREADABLE = OSError, ValueError, BarnabasError
 
@@ -145,11 +145,9 @@ class TrafficOverTime:
         """Count for about so long."""
         until = perf_counter() + seconds
         while self.pending:
-            segment, within = self._capture.locate(self.done)
-            starts = self._capture.starts
-            stop = min(starts[segment + 1] - starts[segment], within + _CHUNK)
-            self._count(self._capture.segments[segment].index.records(within, stop))
-            self.done += stop - within
+            segment, start, stop = RowSlice.at(self._capture, self.done)
+            self._count(self._capture.segments[segment].index.records(start, stop))
+            self.done += stop - start
             if perf_counter() >= until:
                 return
 
@@ -186,10 +184,8 @@ class RecordsOverTime:
         """Count for about so long."""
         until = perf_counter() + seconds
         while self.pending:
-            segment, within = self._capture.locate(self.done)
-            starts = self._capture.starts
-            stop = min(starts[segment + 1] - starts[segment], within + _CHUNK)
-            for time_ns, key in IndexColumns(self._capture.segments[segment].index).tuples(("time_ns", "api_key"), within, stop):
+            segment, start, stop = RowSlice.at(self._capture, self.done)
+            for time_ns, key in IndexColumns(self._capture.segments[segment].index).tuples(("time_ns", "api_key"), start, stop):
                 if key in RECORD_API_KEYS or key in NAMING_APIS:
                     with suppress(*_UNREADABLE):
                         self._count(self.done, time_ns)

@@ -24,14 +24,12 @@ from ....decoder.schema import facts
 from ....errors import BarnabasError
 from ...safe import visible
 from .filter_terms import quoted
-from .rows import notes_on
+from .rows import RowSlice, notes_on
 
 LARGEST = 1 << 18
 """Bytes of the largest exchange that is decoded for its line."""
 _MOST_PAIRS, _MOST_NAMES = 200, 3
 _KEPT = 4096
-_ROWS = 1024
-"""Rows between two looks at the clock."""
 _UNREADABLE = OSError, ValueError, BarnabasError
 """The file is damaged or has changed: opening the row shows why."""
 _SAID = {facts.api_key("ApiVersions"): ("client_software_name", "client_software_version"), facts.api_key("SaslHandshake"): ("mechanism",)}
@@ -58,15 +56,13 @@ class ExchangeInfos:
         """Read on for about so long for names of topic ids. Returns whether new ones were found: rows may look different now."""
         until, known = perf_counter() + seconds, len(self._topics)
         while self.unlearned and perf_counter() < until:
-            segment, within = self._capture.locate(self._learned)
-            starts = self._capture.starts
-            stop = min(starts[segment + 1] - starts[segment], within + _ROWS)
-            keys = IndexColumns(self._capture.segments[segment].index).tuples(("api_key",), within, stop)
+            segment, start, stop = RowSlice.at(self._capture, self._learned)
+            keys = IndexColumns(self._capture.segments[segment].index).tuples(("api_key",), start, stop)
             for number, (key,) in enumerate(keys, self._learned):
                 if key in NAMING_APIS:
                     with suppress(*_UNREADABLE):
                         self._topics.learn(self._capture.exchange(number))
-            self._learned += stop - within
+            self._learned += stop - start
         if len(self._topics) == known:
             return False
         self._known.clear()

@@ -32,6 +32,8 @@ RowFinder = Callable[[int, int], Iterable[int]]
 """The numbers of the wanted rows among rows start to stop, ascending."""
 SortKey = Callable[[Row], object]
 _FIRST, _MOST = 256, 1 << 18
+_ROWS = 1024
+"""The most rows of a `RowSlice`."""
 _SLICE = 0.008
 """Seconds that one call of a `RowFinder` should take."""
 
@@ -158,6 +160,20 @@ class RowView:
         if (self._behind and number >= self._behind[0]) or not self._before:
             return len(self._before) + bisect_left(self._behind, number)
         return bisect_left(range(len(self._before)), number, key=lambda i: self._before[len(self._before) - 1 - i])
+
+
+class RowSlice(NamedTuple):
+    """Rows of one segment that are read between two looks at the clock: from `start` to `stop` in its index."""
+
+    segment: int
+    start: int
+    stop: int
+
+    @classmethod
+    def at(cls, capture: Capture, number: int) -> RowSlice:
+        """The slice that begins with row `number` of a capture."""
+        segment, start = capture.locate(number)
+        return cls(segment, start, min(capture.starts[segment + 1] - capture.starts[segment], start + _ROWS))
 
 
 class SortOrder(NamedTuple):

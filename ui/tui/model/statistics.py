@@ -11,8 +11,8 @@ from ....captures import Capture
 from ....captures.recording.index import RECORD, STATE_MASK, STATES, Index
 from ....decoder import State
 from ..widgets.palette import Cell
+from .rows import RowSlice
 
-_CHUNK = 1024
 _PER_OCTAVE = 8
 BUCKETS = 34 * _PER_OCTAVE
 """Latency buckets: eight per doubling, from a microsecond up."""
@@ -207,14 +207,13 @@ class CaptureStatistics:
         """Count for about so long."""
         until = perf_counter() + seconds
         while self.pending:
-            segment, within = self.capture.locate(self.done)
+            segment, start, stop = RowSlice.at(self.capture, self.done)
             file = self.capture.segments[segment]
-            stop = min(self.capture.starts[segment + 1] - self.capture.starts[segment], within + _CHUNK)
             recording = self._recordings.setdefault(
                 file.own.recording if file.own else str(segment), len(self._recordings)
             )
-            self._count(file.index, recording, within, stop)
-            self.done += stop - within
+            self._count(file.index, recording, start, stop)
+            self.done += stop - start
             if perf_counter() >= until:
                 return
 
