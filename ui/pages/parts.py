@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 _WORST = ("breaks", "high", "may", "medium", "low", "info", "noise", "works")
 _NAMED = 6
+_LISTED = 3
 LONG = 18
 """Characters of text that may be broken into lines."""
 
@@ -39,15 +40,22 @@ class Card(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Text, and its class in the style: number, time, text (long), or a severity."""
+    """Text, and its class in the style: number, time, text (long), or a severity. `more`: what is folded below the text."""
 
     text: str
     kind: str = ""
+    more: Sequence[str] = ()
 
     @classmethod
     def of(cls, text: str) -> Cell:
         """Text, which is broken into lines if it is long."""
         return cls(text, "text" if len(text) > LONG else "")
+
+    @classmethod
+    def listed(cls, items: Sequence[str]) -> Cell:
+        """The first items; the others are folded."""
+        shown = items if len(items) <= _LISTED + 1 else items[:_LISTED]  # a single one takes the room of "and 1 more"
+        return cls.of(", ".join(shown))._replace(more=items[len(shown) :])
 
 
 class Table(NamedTuple):

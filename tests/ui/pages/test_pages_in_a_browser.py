@@ -43,15 +43,17 @@ def test_each_page_fits_and_runs_nothing(tmp_path: Path) -> None:
         page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
         for name in commands:
             address = (tmp_path / f"{name}.html").as_uri()
-            backgrounds = []
+            backgrounds, colors = [], []
             for width, scheme in ((1280, "light"), (390, "dark")):
                 page.set_viewport_size({"width": width, "height": 900})
                 page.emulate_media(color_scheme=scheme)
                 page.goto(address)
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
                 backgrounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+                colors.append(page.evaluate("getComputedStyle(document.body).color"))
             assert backgrounds[0] != backgrounds[1]
             page.emulate_media(media="print")
+            assert page.evaluate("getComputedStyle(document.body).color") == colors[0] != colors[1]  # paper is white, also from a dark browser
             page.set_viewport_size({"width": 718, "height": 1000})
             hidden = "[...document.querySelectorAll('details dd, details td')].filter(each => !each.getClientRects().length).length"
             assert page.evaluate(hidden) == 0, name  # folded on screens only

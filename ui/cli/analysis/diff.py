@@ -212,7 +212,7 @@ def html(report: DiffReport, by: GroupBy, everything: bool) -> str:
         notes.append(f"Names in B and the corresponding ones in A: {pairs}")
     sides = [
         [Cell.of(f"{letter}: {side.name}"), *(Cell(f"{count:,}", "number") for count in (side.exchanges, side.clients, side.connections)),
-         Cell.of(", ".join(f"{count} {name}" for name, count in side.errors.most_common()))]
+         Cell.listed([f"{count} {name}" for name, count in side.errors.most_common()])]
         for letter, side in (("A", report.a), ("B", report.b))
     ]  # fmt: skip
     numbers = [Cell(each, "number") for each in ("exchanges", "clients", "connections")]
