@@ -24,6 +24,11 @@ def zoom(axis: str, at: str = "filter") -> list[Options]:
     return [{"type": "inside"} | which, {"type": "slider", "showDetail": False, "orient": "horizontal" if axis == "x" else "vertical"} | which | slider]
 
 
+def nothing(words: str) -> Options:
+    """What stands in a chart without values; "" takes it away again."""
+    return {"title": {"text": words, "left": "center", "top": "middle", "textStyle": {"color": GREY, "fontSize": 14, "fontWeight": "normal"}}}
+
+
 def times_axis() -> Options:
     """An axis of times: their zone is its name."""
     return AXIS | {"name": heading("").strip(), "nameGap": 6}

@@ -21,6 +21,7 @@ const barnabas = (() => {
   const column = {
     resizable: true, sortable: true, sortingOrder: ["asc", "desc", null],
     cellClass: (p) => (p.data ? p.data[`${p.colDef.field}_role`] ?? "" : ""),
+    tooltipValueGetter: (p) => p.value,
   };
   // of the list of exchanges, whose cells come and go by the thousand: only the result has a colour
   const plainColumn = { ...column, cellClass: undefined };
@@ -37,6 +38,17 @@ const barnabas = (() => {
     const where = target(p.data);
     if (!where || (getSelection() && getSelection().toString())) return; // the mouse has marked text
     p.event && (p.event.ctrlKey || p.event.metaKey) ? window.open(where) : location.assign(where);
+  }
+  // the order of a table in the address; the list of exchanges has its rows sorted by the server, and keeps it in `rows`
+  function sorted(p) {
+    const by = p.api.getColumnState().find((each) => each.sort);
+    remember("order", by ? (by.sort === "desc" ? "-" : "") + by.colId : "", false);
+  }
+  function ordered(p) {
+    const first = innerWidth < 600 ? p.context.first : [];
+    if (first.length) p.api.moveColumns(first, 0);
+    const by = address().get("order");
+    if (by) p.api.applyColumnState({ state: [{ colId: by.replace(/^-/, ""), sort: by.startsWith("-") ? "desc" : "asc" }] });
   }
   function key(p) {
     if (p.event.key === "Enter" && target(p.data)) location.assign(target(p.data));
@@ -57,6 +69,8 @@ const barnabas = (() => {
       try {
         const found = await ask(p.startRow, p.endRow);
         p.successCallback(found.rows, found.total);
+        found.total ? list?.hideOverlay() : list?.showNoRowsOverlay();
+        if (follow && found.total && list?.getFirstDisplayedRowIndex() <= 0) list.ensureIndexVisible(found.total - 1, "bottom"); // the first rows
       } catch (error) {
         p.failCallback();
       }
@@ -91,6 +105,7 @@ const barnabas = (() => {
     if (!list) return;
     const before = list.getDisplayedRowCount();
     if (total !== before) list.setRowCount(total, true);
+    if (total) list.hideOverlay();
     if (follow && total) list.ensureIndexVisible(total - 1, "bottom");
     if (live || list.getLastDisplayedRowIndex() >= before - 1) fill();
   }
@@ -160,6 +175,7 @@ const barnabas = (() => {
   }
 
   // --- keys and clicks --------------------------------------------------------------------------------------
+  const say = (words) => emitEvent("say", { words });
   const scripts = {
     theme: () => {
       const dark = document.body.classList.contains("body--dark");
@@ -185,7 +201,9 @@ const barnabas = (() => {
     follow: () => following(!follow),
     filter: () => input() && input().focus(),
     back: () => history.back(),
-    link: () => navigator.clipboard && navigator.clipboard.writeText(location.href),
+    // without HTTPS, only pages of the own machine may use the clipboard
+    link: () => (navigator.clipboard ? navigator.clipboard.writeText(location.href).then(() => "Copied", () => "") : Promise.resolve(""))
+      .then((done) => (done ? say(done) : prompt("The address of this page:", location.href))),
   };
   document.addEventListener("click", (event) => {
     const at = event.target.closest && event.target.closest("[data-script]");
@@ -216,7 +234,12 @@ const barnabas = (() => {
     else return;
     event.preventDefault();
   });
+  // numbers of an axis: 700k
+  function amount(value) {
+    const at = [1e9, 1e6, 1e3].findIndex((each) => Math.abs(value) >= each);
+    return at < 0 ? String(value) : `${+(value / [1e9, 1e6, 1e3][at]).toPrecision(3)}${"GMk"[at]}`;
+  }
   // a narrow window does not show all of the navigation
   const here = () => document.querySelector("nav.views .here")?.scrollIntoView({ inline: "center", block: "nearest" });
-  return { here, column, plainColumn, resultClass, rowClass, open, key, rows, ready, columns, filter, grew, following, type, choose, show };
+  return { here, amount, column, plainColumn, resultClass, rowClass, open, key, sorted, ordered, rows, ready, columns, filter, grew, following, type, choose, show };
 })();

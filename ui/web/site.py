@@ -27,12 +27,15 @@ from ..tui.model.held_queue import held_cells
 from ..tui.model.session import Session
 from ..tui.model.settings import ScreenSettings
 from ..tui.views import PLACES
+from ..tui.views.exchanges import nothing_yet
 from .queries import Queries
 from .work import Work
 
 THEME = "barnabas-theme"
 """The cookie with the theme that was chosen in the browser."""
 TICK_SECONDS = 1.0
+FAULT = "! "
+"""Stands in a status line before the reason why the proxy does not answer."""
 
 
 class Place(NamedTuple):
@@ -75,8 +78,10 @@ class Site:
         ui.run_javascript(f"location.assign({json.dumps(address)})")
 
     @contextmanager
-    def frame(self, request: Request, name: str, *, title: str = "") -> Iterator[None]:
-        """The header, the navigation with the page `name` marked, and around the page's own elements a box."""
+    def frame(self, request: Request, name: str, *, title: str = "", needs_rows: bool = True) -> Iterator[None]:
+        """The header, the navigation with the page `name` marked, and around the page's own elements a box.
+
+        `needs_rows`: without an exchange there is nothing on this page, so it says why instead."""
         session = self.session
         ui.page_title(f"{title or name} · {session.title} · Barnabas")
         if request.cookies.get(THEME) in ("dark", "light"):
@@ -86,9 +91,9 @@ class Site:
         )
         with ui.element("header").classes("top"):
             link("Barnabas", self.url("exchanges")).classes("brand")
-            text("LIVE" if session.grows else "FILE", "badge")
-            text(session.title, "title grow")
-            status = text("", "muted")
+            badge = text("LIVE" if session.grows else "FILE", "badge")
+            text(session.title, "title grow").props["title"] = session.title
+            status = text("")
             held = link("", self.url("held")).classes("held")
             if session.control is not None:
                 text("EDIT" if session.allow_edit else "READ-ONLY", "badge " + ("warning" if session.allow_edit else ""))
@@ -106,8 +111,23 @@ class Site:
                     if place.name == "Problems":
                         problems = text("", "count error")
 
+        box = ui.element("div").classes("page")
+        with box:
+            nothing = text("", "nothing", "div")
+        blank = [False]
+
         def show() -> None:
-            status.set_text(self.status())
+            words = self.status()
+            lost = FAULT in words
+            status.set_text(words)
+            status.classes(replace="error" if lost else "muted")
+            if session.grows:
+                badge.set_text("LOST" if lost else "LIVE")
+                badge.classes(replace="badge lost" if lost else "badge")
+            if needs_rows and (none := not len(session.capture.rows())) != blank[0]:
+                blank[0] = none
+                nothing.set_text(nothing_yet(session) if none else "")
+                box.classes(add="blank") if none else box.classes(remove="blank")
             held.set_text("".join(word for word, _ in held_cells(session.held)).strip() if session.control is not None else "")
             if session.has_analysis and (found := session.analysis.result):
                 problems.set_text(f"{found.high + found.medium}" if found.high + found.medium else "")
@@ -115,7 +135,7 @@ class Site:
         show()
         ui.timer(TICK_SECONDS, show)
         ui.run_javascript("barnabas.here()")
-        with ui.element("div").classes("page"):
+        with box:
             yield
 
     def status(self) -> str:
@@ -128,11 +148,9 @@ class Site:
 
     def may_edit(self) -> str:
         """Why traffic may not be changed, or ""."""
-        if self.session.control is None:
-            return "This is a recording: there is no traffic to change."
-        if not self.session.allow_edit:
+        if self.session.control is not None and not self.session.allow_edit:
             return "Read-only: start barnabas ui --web with --allow-edit to change traffic."
-        return ""
+        return self.session.read_only()
 
 
 def text(words: str, classes: str = "", tag: str = "span") -> TextElement:
@@ -163,9 +181,11 @@ def note(words: str) -> None:
 
 
 def grid(
-    columns: Iterable[Mapping[str, Any]], rows: list[dict[str, Any]], *, classes: str = "fill", row_id: str = "id"
+    columns: Iterable[Mapping[str, Any]], rows: list[dict[str, Any]], *, classes: str = "fill", row_id: str = "id", first: Sequence[str] = ()
 ) -> ui.aggrid:
-    """A table that can be sorted. A row with `href` opens it; its `role` and a cell's `NAME_role` colour it."""
+    """A table that can be sorted. A row with `href` opens it; its `role` and a cell's `NAME_role` colour it.
+
+    `first`: the columns that a narrow window shows first."""
     return ui.aggrid(
         {
             ":defaultColDef": "barnabas.column",
@@ -174,8 +194,11 @@ def grid(
             ":getRowId": f"(params) => String(params.data[{row_id!r}])",
             ":onRowClicked": "barnabas.open",
             ":onCellKeyDown": "barnabas.key",
+            ":onGridReady": "barnabas.ordered",
+            ":onSortChanged": "barnabas.sorted",
             ":getRowClass": "barnabas.rowClass",
             "rowHeight": 26, "headerHeight": 28, "enableCellTextSelection": True, "ensureDomOrder": True,
+            "tooltipShowMode": "whenTruncated", "tooltipShowDelay": 300, "context": {"first": list(first)},
             "suppressMovableColumns": False, "animateRows": False,
         },
         auto_size_columns=False, theme="balham",

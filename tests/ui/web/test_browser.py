@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from barnabas.captures import Recorder
+from barnabas.decoder import Direction
 from barnabas.decoder.schema import facts
 from harness.browsing.chromium import CHROMIUM, Watch, browser
 from harness.browsing.hostile import OFTEN, Hostile
@@ -154,7 +156,7 @@ def test_charts_lead_to_exchanges(server: Server) -> None:
         box = page.locator(".ladder").bounding_box()
         at = page.evaluate("""() => {
           const chart = getElement(Number(document.querySelector(".ladder").id.slice(1))).chart;
-          return chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, [1.5, 0]);
+          return chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, [1.5, 1]);
         }""")  # half way from `setup` to the broker: the first request
         page.mouse.click(box["x"] + at[0], box["y"] + at[1])
         page.wait_for_url("**/exchanges/1")
@@ -167,6 +169,68 @@ def test_charts_lead_to_exchanges(server: Server) -> None:
         loaded(page)
         assert set(cells(page, "API")) == {"JoinGroup"}
         assert watch.faults == []
+
+
+@pytest.mark.timeout(400)
+def test_a_copied_address_shows_the_same_in_another_browser(server: Server) -> None:
+    with browser() as page:
+        page.goto(server.address)
+        page.wait_for_selector(".ag-row")
+        visit(server, page, "connections", ".ag-row")
+        page.wait_for_selector("text=/^[0-9]+ connections$/")
+        page.click(".ag-header-cell[col-id=requests]")
+        page.wait_for_url("**/connections?order=requests")
+        page.click(".ag-header-cell[col-id=requests]")
+        page.wait_for_url("**/connections?order=-requests")
+        sorted_rows = cells(page, "requests")
+        assert [int(each) for each in sorted_rows] == sorted((int(each) for each in sorted_rows), reverse=True)
+        copied = [page.url]
+        visit(server, page, "exchanges?filter=err&order=-Latency", ".ag-row")
+        loaded(page)
+        numbers = cells(page, "No")
+        copied.append(page.url)
+        other = page.context.browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        assert other.goto(copied[0]).status == 403 and "barnabas printed" in words(other)  # until it has opened the printed address
+        other.goto(server.address)
+        other.wait_for_selector(".ag-row")
+        other.goto(copied[0])
+        other.wait_for_function(
+            "wanted => { const n = [...document.querySelectorAll('.ag-row [col-id=requests]')].map(e => e.innerText.trim());"
+            " return JSON.stringify(n) == JSON.stringify(wanted) }", arg=sorted_rows,
+        )  # fmt: skip
+        other.goto(copied[1])
+        loaded(other)
+        assert cells(other, "No") == numbers and other.input_value("#filter") == "err"
+
+
+@pytest.mark.timeout(400)
+def test_captures_with_nothing_to_show_say_why(tmp_path: Path) -> None:
+    Recorder(tmp_path / "empty").close()
+    stray = Recorder(tmp_path / "stray")
+    stray.opened(1, 10**18, ("127.0.0.1", 50001), ("127.0.0.1", 9092))
+    stray.data(1, Direction.REQUEST, 10**18, b"GET / HTTP/1.1\r\n\r\n")
+    stray.close()
+    for name, why in (("empty", "No exchanges in this capture."), ("stray", "1 connection without a Kafka request")):
+        with serving(tmp_path, tmp_path / name) as served, browser() as page:
+            watch = Watch(page)
+            for path in ("exchanges", "connections", "ladder", "groups", "versions", "latency", "throughput", "partitions"):
+                visit(served, page, path, f".nothing >> text={why}")
+                assert page.locator(".page canvas:visible, .page .ag-root:visible").count() == 0, path
+            visit(served, page, "problems", "text=Nothing found" if name == "empty" else ".finding >> text=HTTP")
+            visit(served, page, "exchanges/1", "text=There is no exchange #1")
+            assert watch.faults == []
+
+
+@pytest.mark.timeout(400)
+def test_a_filter_without_a_match_and_an_exchange_without_records_say_so(server: Server) -> None:
+    with browser() as page:
+        visit(server, page, "exchanges?filter=api == Produce", "text=No exchange matches the filter")
+        page.fill("#filter", "")
+        page.press("#filter", "Enter")
+        loaded(page)
+        assert page.locator("text=No exchange matches the filter").count() == 0
+        visit(server, page, "exchanges/15?values=1", "text=This exchange has no records")
+        visit(server, page, "problems?id=rebalance-loop", "text=All problems")
 
 
 @pytest.mark.timeout(600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,32 @@ def test_an_attached_proxy_is_shown_live_and_read_only(proxy: Proxy, tmp_path: P
         page.wait_for_selector("text=leader-election")
         assert page.locator(".q-dialog").count() == 0
         assert watch.faults == []
+
+
+@pytest.mark.timeout(400)
+def test_a_lost_proxy_is_reported_on_each_page(tmp_path: Path) -> None:
+    cluster = EmbeddedCluster(1)
+    config = ProxyConfig(
+        upstream=cluster.address, record=tmp_path / "rec", probe=False, drain_seconds=1.0, control=ControlConfig(directory=tmp_path / "control")
+    )  # fmt: skip
+    try:
+        with Proxy(config) as running, browser() as page, ExitStack() as served:
+            assert running.control is not None
+            access = running.control.access
+            with traffic(running):
+                server = served.enter_context(serving(tmp_path, "--attach", access.url, BARNABAS_CONTROL_TOKEN=access.token))
+                page.goto(server.address)
+                page.wait_for_selector("text=LIVE")
+                page.wait_for_selector(".ag-row")
+            running.stop()
+            page.wait_for_selector(".badge.lost >> text=LOST")
+            for path in ("exchanges", "rules", "held", "latency"):
+                page.goto(server.at(path))
+                page.wait_for_selector("header .error >> text=cannot reach the control API")
+            page.goto(server.at("rules"))
+            page.wait_for_selector(".error >> text=The proxy does not answer")
+    finally:
+        cluster.stop()
 
 
 @pytest.mark.timeout(400)

@@ -441,4 +441,7 @@ def nothing_yet(session: Session) -> str:
             "Plain TCP only, unless the proxy was given certificates: a client that\n"
             "uses TLS on a plaintext port is listed as not Kafka."
         )
-    return f"No exchanges in this capture.\n\n{visible(str(session.capture.path))}"
+    silent = sum(len(each.index.connections) for each in session.capture.segments)
+    why = f"\n\nIt has {silent} connection{'s' * (silent != 1)} without a Kafka request; what they carried instead is under Problems." if silent else ""
+    damage = f"\n\n{visible(session.capture.note)}" if session.capture.note else ""
+    return f"No exchanges in this capture.\n\n{visible(str(session.capture.path))}{why}{damage}"

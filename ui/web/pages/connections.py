@@ -17,26 +17,26 @@ from ..site import TICK_SECONDS, Site, grid, link, text
 
 MOST = 5000
 _COUNTS = (
-    {"field": "requests", "headerName": "Requests", "width": 100, "type": "rightAligned"},
-    {"field": "errors", "headerName": "Errors", "width": 85, "type": "rightAligned"},
-    {"field": "sent", "headerName": "Sent B", "width": 105, "type": "rightAligned"},
-    {"field": "received", "headerName": "Received B", "width": 115, "type": "rightAligned"},
-    {"field": "slowest", "headerName": "Slowest", "width": 95, "type": "rightAligned", ":comparator": "(a, b, x, y) => x.data.slowest_ns - y.data.slowest_ns"},
+    {"field": "requests", "headerName": "Requests", "width": 95, "type": "rightAligned"},
+    {"field": "errors", "headerName": "Errors", "width": 78, "type": "rightAligned"},
+    {"field": "sent", "headerName": "Sent B", "width": 98, "type": "rightAligned"},
+    {"field": "received", "headerName": "Received B", "width": 108, "type": "rightAligned"},
+    {"field": "slowest", "headerName": "Slowest", "width": 85, "type": "rightAligned", ":comparator": "(a, b, x, y) => x.data.slowest_ns - y.data.slowest_ns"},
 )
 _CONNECTIONS = (
-    {"field": "number", "headerName": "Conn", "width": 75, "type": "rightAligned"},
-    {"field": "client_id", "headerName": "Client", "width": 140},
+    {"field": "number", "headerName": "Conn", "width": 68, "type": "rightAligned"},
+    {"field": "client_id", "headerName": "Client", "width": 132},
     {"field": "client", "headerName": "Address", "width": 160},
     {"field": "broker", "headerName": "Broker", "width": 155},
     *_COUNTS,
-    {"field": "opened", "headerName": heading("Opened"), "width": 105},
-    {"field": "ended", "headerName": "Ended", "flex": 1, "minWidth": 90},
+    {"field": "opened", "headerName": heading("Opened"), "width": 102},
+    {"field": "ended", "headerName": "Ended", "flex": 1, "minWidth": 135},
 )
 _CLIENTS = (
-    {"field": "client_id", "headerName": "Client", "width": 180},
+    {"field": "client_id", "headerName": "Client", "width": 150},
     {"field": "software", "headerName": "Software", "flex": 1, "minWidth": 180},
-    {"field": "host", "headerName": "Host", "width": 140},
-    {"field": "connections", "headerName": "Connections", "width": 120, "type": "rightAligned"},
+    {"field": "host", "headerName": "Host", "width": 125},
+    {"field": "connections", "headerName": "Connections", "width": 115, "type": "rightAligned"},
     {"field": "brokers", "headerName": "Brokers", "width": 90, "type": "rightAligned"},
     *_COUNTS,
 )
@@ -55,7 +55,7 @@ def register(site: Site) -> None:
                 link("Ladder", site.url("ladder")).classes("button").props('data-key=S title="All of them as a ladder diagram"')
                 state = text("", "muted")
             columns = _CLIENTS if clients else _CONNECTIONS
-            table = grid(columns, [])
+            table = grid(columns, [], first=("client_id", "requests", "errors"))
             known: list[Any] = [None]
 
             def show() -> None:

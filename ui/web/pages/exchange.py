@@ -47,15 +47,16 @@ def register(site: Site) -> None:
 
     @ui.page("/exchanges/{number}")
     def page(request: Request, number: int, filter: str = "", order: str = "", values: str = "") -> None:
-        with site.frame(request, "Exchanges", title=f"#{number}"):
+        with site.frame(request, "Exchanges", title=f"#{number}", needs_rows=False):
             if (row := _row(site, number)) is None:
                 note(f"There is no exchange #{number}: this capture has {len(site.session.capture.rows()):,}.")
+                link("List", site.url("exchanges")).classes("button self").props("data-key=q")
             else:
                 _ExchangePage(site, row, Query.of(filter, order), bool(values))
 
     @ui.page("/exchanges/{number}/compare")
     def compare(request: Request, number: int, other: int = 0) -> None:
-        with site.frame(request, "Exchanges", title=f"#{number} compared"):
+        with site.frame(request, "Exchanges", title=f"#{number} compared", needs_rows=False):
             _compare(site, number, other)
 
     @app.get("/exchanges/{number}/files/{format}")
@@ -99,6 +100,7 @@ class _ExchangePage:
         ui.on("field", self._field)
         ui.on("byte", self._byte)
         ui.on("later", self._later)
+        ui.on("say", lambda event: ui.notify(visible(str(event.args["words"]))))
         self._first()
         if site.session.live:
             ui.timer(1.0, self._grow)
@@ -258,11 +260,14 @@ class _ExchangePage:
         found = self.exchange.to_dict(bodies=True, values=True, schemas=self.site.schemas)
         records = list(_records_in(found.get("request"), "")) + list(_records_in(found.get("response"), ""))
         if not records:
+            note("This exchange has no records, so there are no keys and values to show.")
             return
         text(f"{len(records):,} record{'s' * (len(records) != 1)}", "", "h2")
         for where, record in records[:MOST_RECORDS]:
             with ui.element("section").classes("pane record"):
-                text(f"{visible(where)} offset {record.get('offset')}, timestamp {record.get('timestamp')}", "muted", "h2")
+                at = record.get("timestamp")
+                when = moment(at * 1_000_000, 3) if isinstance(at, int) and at >= 0 else "no timestamp"
+                text(f"{visible(where)} offset {record.get('offset')}, {when}", "muted", "h2")
                 for name in ("key", "value", "headers"):
                     if record.get(name) not in (None, []):
                         text(name, "name", "div")

@@ -115,7 +115,7 @@ class _ExchangesPage:
                 "rowHeight": 26, "headerHeight": 28, "rowBuffer": 2, ":getRowClass": "barnabas.rowClass", "animateRows": False,
                 ":onRowClicked": "barnabas.open", ":onCellKeyDown": "barnabas.key", ":onGridReady": "barnabas.ready",
                 "enableCellTextSelection": True, "ensureDomOrder": False,
-                "overlayNoRowsTemplate": "No exchange",
+                "overlayNoRowsTemplate": "No exchange matches the filter",
             },
             auto_size_columns=False, theme="balham",
         ).classes("fill")  # fmt: skip

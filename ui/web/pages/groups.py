@@ -49,11 +49,12 @@ def register(site: Site) -> None:
         with site.frame(request, "Groups"):
             site.work.want("analysis")
             state = text("", "note", "p")
-            table = grid(_COLUMNS, [])
+            table = grid(_COLUMNS, [], first=("group", "members", "rebalances"))
 
             def show() -> None:
                 site.work.want("analysis")
                 state.set_text(_state(site))
+                table.set_visibility(bool(_groups(site)))
                 table.run_grid_method("setGridOption", "rowData", [_row(site, group) for group in _groups(site)])
 
             show()
@@ -236,6 +237,10 @@ def assignments(group: Group, now_ns: int) -> Options | None:
     return _over_time([f"{visible(topic)}-{number}" for topic, number in chosen], series, first, now_ns)
 
 
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def _name(member: Member) -> str:
     return visible(member.conn.client_id or member.instance_id or member.member_id or "a member")
 
@@ -272,7 +277,7 @@ def _group_parts(site: Site, group: Group) -> None:
     with ui.element("div").classes("bar"):
         text(row["group"], "title")
         text(row["state"], row["state_role"])
-        text(f"generation {group.generation}, {len(group.live)} members, {len(group.rebalances)} rebalances, {row['protocol']}, {row['assignor']}", "muted")
+        text(f"generation {group.generation}, {_count(len(group.live), 'member')}, {_count(len(group.rebalances), 'rebalance')}, {row['protocol']}, {row['assignor']}", "muted")
         exchanges = text("Exchanges", "button", "a")
         exchanges.props["href"] = site.exchanges(f"group == {quoted(group.id)}")
 

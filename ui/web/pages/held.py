@@ -29,6 +29,7 @@ from ...tui.exchange.body_editor import (
 )
 from ...tui.model.columns import duration
 from ...tui.model.held_queue import QueuedFrame
+from ...tui.model.session import NO_CONTROL
 from ...tui.views.held import FOR_A_FILE, MORE_SECONDS, NOTHING, answerable, error_names, fetch_bytes
 from ..markup import hex_html
 from ..site import Site, button, link, note, text
@@ -43,15 +44,15 @@ def register(site: Site) -> None:
 
     @ui.page("/held")
     def page(request: Request, filter: str = "") -> None:
-        with site.frame(request, "Held"):
+        with site.frame(request, "Held", needs_rows=False):
             if site.session.control is None:
-                note(FOR_A_FILE.replace("barnabas ui", "barnabas ui --web"))
+                note((NO_CONTROL if site.session.grows else FOR_A_FILE).replace("barnabas ui", "barnabas ui --web"))
                 return
             _HeldPage(site, site.session.control, filter)
 
     @ui.page("/held/{number}")
     def one(request: Request, number: int) -> None:
-        with site.frame(request, "Held", title=f"held #{number}"):
+        with site.frame(request, "Held", title=f"held #{number}", needs_rows=False):
             frame = next((each for each in site.session.held.frames if each.number == number), None)
             if frame is None or site.session.control is None:
                 note(f"Frame #{number} is not held: it was decided about, its time was up, or its connection ended.")
@@ -90,7 +91,7 @@ class _HeldPage:
         self.holder.clear()
         with self.holder:
             if queue.fault:
-                note(f"The proxy does not answer: {queue.fault}")
+                text(visible(f"The proxy does not answer: {queue.fault}"), "error", "p")
             for each in queue.intercepts:
                 sides = " and ".join(["requests"] * each.request + ["responses"] * each.response)
                 with ui.element("p").classes("note"):

@@ -64,7 +64,9 @@ def register(site: Site) -> None:
                 link("Equal distances" if scale else "To scale", other).classes("button").props("data-key=t")
                 words = f" of {visible(filter)}" if filter.strip() else ""
                 text(f"#{start + 1:,} to #{start + len(rows):,} of {total:,} exchange{'s' * (total != 1)}{words}" if rows else f"No exchange{words}", "muted")
-                text(f"since {moment(rows[0].time_ns, 3)}. A click opens an exchange; scroll or pinch to zoom." if rows else "", "muted optional")
+                if rows:
+                    text(f"since {moment(rows[0].time_ns, 3)}", "muted")
+                    text("A click opens an exchange; scroll or pinch to zoom.", "muted optional")
             if not rows:
                 return
             chart = ui.echart(ladder(rows, bool(scale)), on_point_click=lambda event: _open(site, filter, event)).classes("fill ladder")
@@ -136,7 +138,7 @@ def ladder(rows: list[Row], to_scale: bool = False) -> Options:
 def _places(rows: list[Row], began: int) -> tuple[dict[tuple[int, bool], int], list[str]]:
     """The place of each message, by row number and whether it is the response; and the label of each place."""
     places: dict[tuple[int, bool], int] = {}
-    labels: list[str] = []
+    labels: list[str] = [""]  # room for the words on the first arrow
     for line in lines_of(rows):
         if line.pause_ns >= PAUSE_NS:
             labels.append(f"⋮ {duration(line.pause_ns)}")

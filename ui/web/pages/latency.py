@@ -15,7 +15,7 @@ from ...times import clock, iso
 from ...tui.model.columns import duration
 from ...tui.model.filter_terms import combine
 from ...tui.model.statistics import ALL, EDGES, LatencySteps
-from ..charts import AXIS, BLUE, GREY, TOOLTIP, Options, times_axis, zoom
+from ..charts import AXIS, BLUE, GREY, TOOLTIP, Options, nothing, times_axis, zoom
 from ..site import TICK_SECONDS, Site, grid, link, text
 from ..traffic import ApiTraffic
 
@@ -62,7 +62,7 @@ def register(site: Site) -> None:
                 state = text("", "muted")
             heat = ui.echart(heat_map(site, api), on_point_click=lambda event: _opened(site, api, event)).classes("heat").style("width: 100%; height: 300px; flex: none")
             bars = ui.echart(histogram(site, api)).style("width: 100%; height: 190px; flex: none").classes("histogram")
-            table = grid(_COLUMNS, [], classes="half")
+            table = grid(_COLUMNS, [], classes="half", first=("api", "requests", "p50", "p99"))
             shown: list[Any] = [None]
 
             def show() -> None:
@@ -130,13 +130,14 @@ def heat_map(site: Site, api: str) -> Options:
                 most = max(most, count)
     times = [clock(period * traffic.step_ns, 0 if traffic.step_ns >= 1_000_000_000 else 2) for period in periods]
     return {
+        **nothing("" if cells else f"No response{'' if api == 'all' else ' here'}, so no latency"),
         "animation": False, "grid": {"left": 12, "right": 36, "top": 30, "bottom": 62, "containLabel": True},
         "tooltip": TOOLTIP | {"formatter": "{b}"},
         "xAxis": times_axis() | {"type": "category", "data": times, "splitLine": {"show": False}},
-        "yAxis": AXIS | {"type": "category", "data": BUCKETS, "min": max(lowest - 1, 0) if cells else 0, "max": min(highest + 1, len(EDGES)) if cells else 10,
+        "yAxis": AXIS | {"type": "category", "data": BUCKETS, "axisLabel": AXIS["axisLabel"] | {"hideOverlap": True}, "min": max(lowest - 1, 0) if cells else 0, "max": min(highest + 1, len(EDGES)) if cells else 10,
                          "splitLine": {"show": False}},
         "visualMap": {"type": "continuous", "min": 0, "max": most, "calculable": False, "orient": "horizontal", "right": 36, "top": 0, "itemWidth": 10, "itemHeight": 90,
-                      "text": [f"{most:,} exchanges", "1"], "textStyle": {"color": GREY},
+                      "text": [f"{most:,} exchange{'s' * (most != 1)}", "1"], "textStyle": {"color": GREY},
                       "inRange": {"color": ["#2f8fd033", "#2f8fd0", "#d98324", "#e0503a"]}},
         "dataZoom": zoom("x"),
         "series": [{"type": "heatmap", "data": cells, "itemStyle": {"borderColor": "transparent"}, "emphasis": {"itemStyle": {"borderColor": GREY, "borderWidth": 1}}}],
@@ -155,7 +156,7 @@ def histogram(site: Site, api: str) -> Options:
         "xAxis": AXIS | {"type": "category", "data": [f"{_short(step.start_ns)} to {_short(step.end_ns)}" for step in steps], "splitLine": {"show": False}},
         "yAxis": AXIS | {"type": "value", "name": "exchanges", "splitNumber": 3, "minInterval": 1},
         "series": [{"type": "bar", "barCategoryGap": "4%", "data": [step.exchanges for step in steps], "itemStyle": {"color": BLUE},
-                    "label": {"show": True, "position": "top", "fontSize": 10, "color": GREY}}],
+                    "label": {"show": True, "position": "top", "fontSize": 10, "color": GREY}, "labelLayout": {"hideOverlap": True}}],
     }  # fmt: skip
 
 

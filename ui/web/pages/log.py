@@ -19,7 +19,7 @@ def register(site: Site) -> None:
 
     @ui.page("/log")
     def page(request: Request) -> None:
-        with site.frame(request, "Log"):
+        with site.frame(request, "Log", needs_rows=False):
             session = site.session
             if not (session.log or session.capture.note or session.live):
                 note("Nothing to report about this capture: it is complete, and nothing was lost.")

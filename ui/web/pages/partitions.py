@@ -35,7 +35,7 @@ def register(site: Site) -> None:
     def page(request: Request) -> None:
         with site.frame(request, "Partitions"):
             state = text("", "muted", "div")
-            table = grid(_COLUMNS, [], classes="half") if site.session.capture.has_frames else None
+            table = grid(_COLUMNS, [], classes="half", first=("topic", "partition", "produced", "fetched")) if site.session.capture.has_frames else None
             holder = ui.element("div").classes("contents")
             shown: list[Any] = [None]
 
@@ -48,8 +48,10 @@ def register(site: Site) -> None:
                 shown[0] = now
                 rows = _rows(site)
                 read = f", read {records.done / (records.done + records.pending):.0%}" if records.pending else ""
-                state.set_text(f"{len(rows):,} partition{'s' * (len(rows) != 1)}{read}")
+                none = "No partition: no Metadata, Produce or Fetch in this traffic names one."
+                state.set_text(f"{len(rows):,} partition{'s' * (len(rows) != 1)}{read}" if rows or read else none)
                 if table is not None:
+                    table.set_visibility(bool(rows))
                     table.run_grid_method("setGridOption", "rowData", rows[:MOST])
                 holder.clear()
                 with holder:

@@ -19,8 +19,10 @@ def register(site: Site) -> None:
 
     @ui.page("/problems")
     def page(request: Request, id: str = "") -> None:
-        with site.frame(request, "Problems"):
+        with site.frame(request, "Problems", needs_rows=False):
             site.work.want("analysis")
+            if id:
+                link("All problems", site.url("problems")).classes("button self").props("data-key=Escape")
             state = text("", "note", "p")
             holder = ui.element("div")
             shown: list[object] = [None]

@@ -14,6 +14,7 @@ from nicegui.elements.mixins.text_element import TextElement
 from ....plugins.rules.recipes import RECIPES
 from ....proxy.control import Control, ControlError
 from ...safe import visible
+from ...tui.model.session import NO_CONTROL
 from ...tui.views.rules import FOR_A_FILE, NEW_RULE, ListedRule
 from ..site import TICK_SECONDS, Site, button, link, note, text
 
@@ -23,9 +24,10 @@ def register(site: Site) -> None:
 
     @ui.page("/rules")
     async def page(request: Request, add: str = "") -> None:
-        with site.frame(request, "Rules"):
+        with site.frame(request, "Rules", needs_rows=False):
             if site.session.control is None:
-                note(FOR_A_FILE.rpartition("\n\n")[0].replace("barnabas ui", "barnabas ui --web"))
+                words = NO_CONTROL if site.session.grows else FOR_A_FILE.rpartition("\n\n")[0]
+                note(words.replace("barnabas ui", "barnabas ui --web"))
                 link("Exchanges that rules acted on", site.exchanges("noted")).classes("button self").props("data-key=f")
                 return
             rules = _RulesPage(site, site.session.control)
@@ -78,7 +80,9 @@ class _RulesPage:
             rules = [ListedRule.of(each) for each in await asyncio.to_thread(self.control.rules)]
         except ControlError as error:
             self.state.set_text(visible(f"The proxy does not answer: {error}"))
+            self.state.classes(replace="error")
             return
+        self.state.classes(replace="muted")
         self.state.set_text(f"{sum(rule.enabled for rule in rules)} of {len(rules)} rules on" if rules else "No rules: traffic is passed on unchanged.")
         shown = [rule._replace(hits=0) for rule in rules]
         for rule in rules if shown == self._shown else ():  # buttons must stay where they are while hits come
@@ -93,7 +97,7 @@ class _RulesPage:
         if not rules:
             return
         refused = self.site.may_edit()
-        with ui.element("table").classes("sheet"):
+        with ui.element("table").classes("sheet rules"):
             with ui.element("tr"):
                 for title in ("State", "Hits", "Name", "Origin", "Rule", "" if refused else "Change"):
                     text(title, tag="th")

@@ -13,7 +13,7 @@ from ....decoder.schema import facts
 from ...safe import visible
 from ...times import clock, iso
 from ...tui.model.filter_terms import combine, quoted
-from ..charts import AXIS, LEGEND, TOOLTIP, Options, times_axis, zoom
+from ..charts import AXIS, LEGEND, TOOLTIP, Options, nothing, times_axis, zoom
 from ..site import TICK_SECONDS, Site, link, text
 
 MOST_SERIES = 8
@@ -95,10 +95,11 @@ def over_time(site: Site, quantity: _Quantity) -> Options:
         for each in _series(site, quantity)
     ]  # fmt: skip
     return {
+        **nothing("" if series else f"{quantity.words}: none"),
         "animation": False, "color": _COLOURS, "legend": LEGEND, "tooltip": TOOLTIP | {"trigger": "axis", "axisPointer": {"type": "shadow"}},
         "grid": {"left": 12, "right": 36, "top": 56, "bottom": 62, "containLabel": True},
         "xAxis": times_axis() | {"type": "category", "data": times, "splitLine": {"show": False}},
-        "yAxis": AXIS | {"type": "value", "name": f"{quantity.words} per second"}, "dataZoom": zoom("x"), "series": series,
+        "yAxis": AXIS | {"type": "value", "name": f"{quantity.words} per second", "axisLabel": AXIS["axisLabel"] | {":formatter": "barnabas.amount"}}, "dataZoom": zoom("x"), "series": series,
     }  # fmt: skip
 
 

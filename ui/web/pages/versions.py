@@ -89,6 +89,8 @@ def _table(site: Site, seen: list[ObservedClient], verdicts: dict[int, ClientRep
                     who = f"client == {quoted(client.client_id)}" if client.client_id else "not client"
                     with ui.element("td").classes(kind):
                         link(words, site.exchanges(f"{who} and {api_term(key)}"))
+                        if row.refused:
+                            text(f"{row.refused:,} refused", "error", "div")
 
 
 def _cell(row: MatrixRow, verdict: ClientReport | None) -> tuple[str, str]:
@@ -101,7 +103,7 @@ def _cell(row: MatrixRow, verdict: ClientReport | None) -> tuple[str, str]:
     if broken:
         return f"✗ {words}", "broken"
     if row.refused:
-        return f"! {words}, {row.refused} refused", "refused"
+        return f"! {words}", "refused"
     return words, {"broker": "used", "client": "behind", "unknown": ""}[row.limit]
 
 
