@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -215,6 +216,13 @@ class Listed(NamedTuple):
 
 
 Place = Path | Remote
+_SETTLED_SECONDS = 60.0
+
+
+def settled(files: Iterable[Listed]) -> list[Listed]:
+    """Files that were not written to for a minute: others may still grow."""
+    before = time.time_ns() - int(_SETTLED_SECONDS * 1e9)
+    return [file for file in files if file.modified_ns < before]
 
 
 def place(text: str | Path | Remote) -> Place:

@@ -15,7 +15,6 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from ... import __version__
 from ...decoder import Exchange, Topics
 from ...decoder.filter.names import NONE, NONE_ID, UNKNOWN_ID, Names, names_of
 from ..pcap.regular_files import open_file
@@ -24,6 +23,8 @@ from .index import HEADER, UNDECODED, Index, Record, names_path
 _HEADER = struct.Struct("<8sII64s")  # magic, version, CRC-32 of what follows it, header of the index
 _MAGIC, _VERSION = b"BRNBNAM1", 1
 _CHECKED = 16
+# Not imported by name, as in `tables.output.inspection`.
+_RELEASE = getattr(sys.modules[__name__.split(".")[0]], "__version__", "")
 MOST_BYTES = 32 << 20
 """Of names to remember, about. Beyond it, exchanges with other names are decoded each time."""
 _SET_BYTES, _NAME_BYTES = 64, 32
@@ -89,7 +90,7 @@ class SegmentNames:
                 return
             behind = _HEADER.size + 4 * index.count
             stored = json.loads(data[behind:])
-            if stored["release"] != __version__:
+            if stored["release"] != _RELEASE:
                 return
             known = [UNKNOWN_ID, NONE_ID, *(self._table.id(_unpacked(each)) for each in stored["sets"])]
             self.ids = array("I", [known[local] for local in _little(array("I", data[_HEADER.size : behind]))])
@@ -100,7 +101,7 @@ class SegmentNames:
         """Write what is known beside a closed segment. OSError if that is impossible; then nothing is left behind."""
         used = sorted(set(self.ids) - {UNKNOWN_ID, NONE_ID})
         local = {UNKNOWN_ID: UNKNOWN_ID, NONE_ID: NONE_ID} | {number: at for at, number in enumerate(used, NONE_ID + 1)}
-        stored = {"release": __version__, "sets": [_packed(self.sets[number]) for number in used]}
+        stored = {"release": _RELEASE, "sets": [_packed(self.sets[number]) for number in used]}
         ids = _little(array("I", [local[number] for number in self.ids])).tobytes()
         data = index.head.pack() + ids + json.dumps(stored, separators=(",", ":")).encode()
         path = names_path(segment)

@@ -11,24 +11,25 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import tables
-from ..reading.storage import Place, Remote, StorageError, place, text
+from ..reading.storage import Listed, Place, Remote, StorageError, place, settled, text
 from ..tables.columns import numpy, pyarrow
 from ..tables.output.delta import WEEK_HOURS, Compacted, deltalake
 from ..tables.output.folder import Folder, TableFormat
 from ..tables.output.manifest import Done
-from ..tables.output.plan import todo
+from ..tables.output.plan import Todo, todo
+from ..tables.segments import Known, Name, NameFiles, name_none
 from . import PipelineError
 from .connect import SCHEME
 from .folder_lock import lock_output
 from .session import check_installed, check_master, session, shipped
-from .steps import InProcess, OnSpark, Progress, Steps, count
+from .steps import Engine, InProcess, OnSpark, Progress, Steps, count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,13 +92,47 @@ def run(
     source, output = _place(source), _place(output)
     _check(spark, wheel, conf or {}, dry)
     folder = _folder(output, names, table_format)
-    done = _done(folder)
-    found = _found(source, done)
-    adding = folder.adding
+    done, adding = _done(folder), folder.adding
+    found = _found(source, _known(folder, done), name_none)
+    if dry:
+        here = InProcess(folder, progress)
+        return _planned(folder, _named(source, found, here)[0], done, adding, progress)[0]
+    with lock_output(folder), ExitStack() as sessions:
+
+        def started(size: int) -> Engine:
+            if spark == NO_SPARK:
+                return InProcess(folder, progress)
+            opened = _session(spark, progress, size < _QUICK_BYTES, wheel, conf or {})
+            return OnSpark(sessions.enter_context(opened), folder, progress)
+
+        engine = None
+        if found.unnamed:
+            others = todo(found.segments, done, done if adding else ()).segments
+            engine = started(sum(file.size for file in found.unnamed) + sum(segment.size for segment in others))
+            found, named = _named(source, found, engine)
+            folder.fingerprints.save(found.known, named)
+        outcome, plan = _planned(folder, found, done, adding, progress)
+        for old in plan.gone:
+            folder.remove(old.date, old.chunk)
+        if plan.gone:
+            folder.forget_recordings()
+        steps = Steps(folder, found.segments, plan.work, cluster, outcome)
+        if spark == NO_SPARK or steps.pending:
+            engine = engine or started(outcome.bytes)
+            steps.take(engine)
+        if isinstance(engine, OnSpark) and isinstance(spark, str):
+            progress("stopping Spark")
+    return outcome
+
+
+def _planned(
+    folder: Folder, found: tables.Found, done: dict[str, Done], adding: Collection[str], progress: Progress
+) -> tuple[PipelineResult, Todo]:
+    """What a run has to do."""
     plan = todo(found.segments, done, done if adding else ())
     size = sum(segment.size for segment in plan.segments)
     outcome = PipelineResult(
-        output, folder.names, len(plan.segments), size, plan.unchanged, found.live, len(plan.gone), found.left_out
+        folder.path, folder.names, len(plan.segments), size, plan.unchanged, found.live, len(plan.gone), found.left_out
     )
     gone = len(done.keys() - {segment.key for segment in found.segments})
     if adding and gone:
@@ -105,20 +140,7 @@ def run(
     progress(
         f"{count(outcome.read, 'file')} to read, {size / 1e6:.1f} MB; {plan.unchanged} unchanged, {found.live} live"
     )
-    if dry:
-        return outcome
-    with lock_output(folder):
-        for old in plan.gone:
-            folder.remove(old.date, old.chunk)
-        steps = Steps(folder, found.segments, plan.work, cluster, outcome)
-        if spark == NO_SPARK:
-            steps.take(InProcess(folder, progress))
-        elif steps.pending:
-            with _session(spark, progress, size < _QUICK_BYTES, wheel, conf or {}) as there:
-                steps.take(OnSpark(there, folder, progress))
-                if isinstance(spark, str):
-                    progress("stopping Spark")
-    return outcome
+    return outcome, plan
 
 
 def _check(spark: SparkSession | str, wheel: Path | None, conf: Mapping[str, str], dry: bool = False) -> None:
@@ -176,21 +198,34 @@ def _folder(output: Place, names: Iterable[str], table_format: TableFormat | Non
         raise PipelineError(f"--tables: {error}") from error
 
 
-def _found(source: Place, done: dict[str, Done]) -> tables.Found:
-    """The files to read. Raises `PipelineError` if there are none."""
+def _known(folder: Folder, done: Mapping[str, Done]) -> dict[tuple[str, int, int], Name]:
+    """The names of files that were read, or named, before."""
     known = {}
     for old in done.values():
         if not old.continues:  # it will not be read again, so it does not matter whether it is a recording's segment
             name, _, number = old.key.rpartition("-")
-            known[old.path, old.size, old.modified_ns] = name, int(number), False
+            known[old.path, old.size, old.modified_ns] = Name(name, int(number))
+    return known | folder.fingerprints.read()
+
+
+def _named(source: Place, found: tables.Found, engine: Engine) -> tuple[tables.Found, Known]:
+    """What is there once `engine` has named the files that have to be read for it, and these names."""
+    if not found.unnamed:
+        return found, {}
+    after = _found(source, found.known, engine.name_files)
+    return after, {file: name for file, name in after.known.items() if file not in found.known}
+
+
+def _found(source: Place, known: Known, name_files: NameFiles) -> tables.Found:
+    """The files to read. Raises `PipelineError` if there are none."""
     try:
-        found = tables.find_segments(source, known)
+        found = tables.find_segments(source, known, name_files)
     except StorageError:
         raise
     except OSError as error:
         text = str(error) if error.errno is None else f"{source}: {error.strerror}"
         raise PipelineError(f"{text}; give a folder of captures") from error
-    if found.segments:
+    if found.segments or found.unnamed:
         return found
     if found.live:
         raise PipelineError(
@@ -240,12 +275,13 @@ def stream(
         engine = OnSpark(there, folder, progress)
         options = {"path": text(source), "output": text(output), "tables": json.dumps(folder.names), "cluster": cluster}
         frame = _observed(there.readStream.format(NAME).options(**options).load())
+        _name_settled(folder, source, engine)
         kept = checkpoint.absolute() if checkpoint is not None else output / _CHECKPOINT
         writing = frame.writeStream.format("noop").option("checkpointLocation", str(kept))
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every:g} seconds"}
         query = writing.trigger(**trigger).start()
         progress(f"following {source}; Ctrl-C stops it")
-        batch, over = -1, False
+        batch, over, looked = -1, False, time.monotonic()
         try:
             while not over:
                 over = query.awaitTermination(1)
@@ -255,6 +291,9 @@ def stream(
                     progress(f"batch {batch}: {_figures(each['observedMetrics'][_READ])}")
                 if some or over:
                     _refine(folder, source, engine, progress)
+                if not (once or over) and time.monotonic() - looked >= every:
+                    _name_settled(folder, source, engine)
+                    looked = time.monotonic()
         finally:
             if query.isActive:
                 query.stop()
@@ -299,10 +338,27 @@ def _figures(read: Any) -> str:
     return said if last_ns is None else f"{said}, the last one {max(time.time_ns() - last_ns, 0) / 1e9:.0f} s ago"
 
 
+def _name_settled(folder: Folder, source: Place, engine: Engine) -> None:
+    """Name new captures of other tools, which the stream, whose planner can give Spark no work, then finds named."""
+
+    def name(files: Sequence[Listed]) -> list[Name | str | None]:
+        ready = settled(files)
+        names = dict(zip(ready, engine.name_files(ready), strict=True)) if ready else {}
+        return [names.get(file) for file in files]
+
+    before = _found(source, _known(folder, folder.done()), name_none)
+    if settled(before.unnamed):
+        after = _found(source, before.known, name)
+        folder.fingerprints.save(after.known, {file: name for file, name in after.known.items() if file not in before.known})
+
+
 def _refine(folder: Folder, source: Place, engine: OnSpark, progress: Progress) -> None:
-    """Make the tables of the recordings that a stream has read more of."""
+    """Make the tables of the recordings that a stream has read more of, and remove rows of captures that have changed."""
     folder.commit()
-    outcome = PipelineResult(folder.path, folder.names)
-    Steps(folder, _found(source, folder.done()).segments, [], "", outcome).refine(engine)
+    done = folder.done()
+    found, outcome = _found(source, _known(folder, done), name_none), PipelineResult(folder.path, folder.names)
+    for old in todo(found.segments, done).gone:
+        folder.remove(old.date, old.chunk)
+    Steps(folder, found.segments, [], "", outcome).refine(engine)
     for line in outcome.damaged:
         progress(line)

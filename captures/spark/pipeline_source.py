@@ -19,12 +19,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from .. import tables
-from ..reading.storage import Remote, place, text
+from ..reading.storage import Listed, Remote, place, text
 from ..tables.output.folder import Folder
 from ..tables.output.plan import Chunk, Work, todo
 from ..tables.output.recordings import Recording, RecordingFile
-from ..tables.segments import Segment
-from .source import ReadMaxFiles, SupportsTriggerAvailableNow, most_files, readable_segments
+from ..tables.segments import Name, Segment, find_segments, name_file, name_none
+from .source import ReadMaxFiles, SupportsTriggerAvailableNow, most_files
 
 NAME = "barnabas-pipeline"
 _BATCH = "batch"
@@ -63,16 +63,29 @@ class _Recording(InputPartition):  # type: ignore[misc]
         self.recording = recording
 
 
+class _Files(InputPartition):  # type: ignore[misc]
+    def __init__(self, files: list[Listed]) -> None:
+        super().__init__(text(files[0].path))
+        self.files = files
+
+
 class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, folder: Folder, step: Step, plan: str) -> None:
         self._folder, self._step, self._plan = folder, step, plan
 
     def partitions(self) -> list[InputPartition]:
+        if self._step is Step.NAME:
+            return [_Files([Listed(place(path), *rest) for path, *rest in each]) for each in unpacked(self._plan)]
         if self._step is Step.RECORDING:
             return [_Recording(unpacked_recording(each)) for each in unpacked(self._plan)]
         return [_Chunk(unpacked_chunk(each)) for each in unpacked(self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        if self._step is Step.NAME:
+            for file in partition.files:
+                name = name_file(file)
+                yield _line(text(file.path), {"name": name, "why": ""} if isinstance(name, Name) else {"name": None, "why": name})
+            return
         if self._step is Step.RECORDING:
             recording = partition.recording
             notes = self._folder.write_recording(recording)
@@ -89,7 +102,7 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
 
     def __init__(self, folder: Folder, path: str, most: int, cluster: str) -> None:
         self._folder, self._path, self._most, self._cluster = folder, path, most, cluster
-        self._known: dict[tuple[str, int, int], tuple[str, int, bool]] = {}
+        self._known: dict[tuple[str, int, int], Name] = {}
         self._tried: dict[str, tuple[Any, ...]] = {}
         self._late: set[str] | None = None
         """Files to read again, because more is known now."""
@@ -136,15 +149,15 @@ class _Following(DataSourceStreamReader):  # type: ignore[misc]
 
     def _work(self) -> Work:
         """The chunks to read, without those whose files were just read, and are unchanged."""
-        found, self._known = readable_segments([self._path], self._known)
-        self._segments = found.segments
+        found = find_segments(self._path, self._known | self._folder.fingerprints.read(), name_none)
+        self._known, self._segments = found.known, found.segments
         done = self._folder.done()
         if self._late is None:  # a stream that goes on
-            self._late = self._folder.lacking(found.segments, set(self._folder.context.read().topics))
-        states = {segment.key: _state(segment) for segment in found.segments}
+            self._late = self._folder.lacking(self._segments, set(self._folder.context.read().topics))
+        states = {segment.key: _state(segment) for segment in self._segments}
         tried = {key for key, state in self._tried.items() if states.get(key) == state and key not in self._late}
         wanted = states.keys() - tried if self._only is None else self._only - tried
-        return [chunk for chunk in todo(found.segments, done, self._late).work if chunk.cause & wanted]
+        return [chunk for chunk in todo(self._segments, done, self._late).work if chunk.cause & wanted]
 
 
 if SupportsTriggerAvailableNow is not None:
@@ -156,8 +169,9 @@ def _state(segment: tables.Segment) -> tuple[Any, ...]:
 
 
 class Step(Enum):
-    """What a task does with its chunk or recording."""
+    """What a task does with its files, chunk or recording."""
 
+    NAME = "name"
     LOOK = "look"
     WRITE = "write"
     RECORDING = "recording"

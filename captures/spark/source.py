@@ -20,7 +20,6 @@ import glob
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -30,10 +29,10 @@ from pyspark.sql.types import StructType
 
 from ...decoder.filter import Filter, FilterError, compile
 from .. import tables
-from ..reading.storage import Place, Remote, place
+from ..reading.storage import Listed, Place, Remote, place, settled
 from ..tables.columns import TIMESTAMP, Column, pyarrow
 from ..tables.rows import OF_BODIES, OF_INDEX, check_filter
-from ..tables.segments import fetch_local, flushed
+from ..tables.segments import Name, fetch_local, flushed, name_file
 from . import pushdown, stream_offsets
 from .stream_offsets import Offset, Part, Position, Reach
 
@@ -57,8 +56,6 @@ _OPTIONS = {name.lower(): name for name in ("path", "paths", "table", "columns",
 _OF_TABLES = ("collation", "comment", "external", "is_managed_location", "location", "owner", "provider")
 """Properties that Spark adds for tables of CREATE TABLE (its class TableCatalog), as it does keys with dots."""
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-_SETTLED_SECONDS = 60.0
-"""A foreign capture that was written to since then may still grow: a stream, which reads it once, waits."""
 
 
 class SegmentPartition(InputPartition):  # type: ignore[misc]
@@ -225,15 +222,10 @@ def _where_it_is(batch: Any, segment: tables.Segment) -> Any:
     return pyarrow().RecordBatch.from_pylist(rows, schema=batch.schema)
 
 
-_Known = dict[tuple[str, int, int], tuple[str, int, bool]]
-
-
-def readable_segments(paths: Sequence[str], known: _Known) -> tuple[tables.Found, _Known]:
-    """The segments that a stream may read, and those that need not be opened the next time."""
-    found = tables.find_segments(_places(paths), known)
-    known = {(str(s.path), s.size, s.modified_ns): (s.capture_id, s.number, s.foreign) for s in found.segments}
-    before = time.time_ns() - int(_SETTLED_SECONDS * 1e9)
-    return found._replace(segments=[s for s in found.segments if not s.foreign or s.modified_ns < before]), known
+def _name_settled(files: Sequence[Listed]) -> list[Name | str | None]:
+    """Name captures of other tools that do not grow any more."""
+    ready = set(settled(files))
+    return [name_file(file) if file in ready else None for file in files]
 
 
 class SegmentStream(DataSourceStreamReader):  # type: ignore[misc]
@@ -243,11 +235,12 @@ class SegmentStream(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, paths: Sequence[str], table: str, columns: list[str], text: str, variant: bool, most: int) -> None:
         self._paths, self._table, self._columns, self._filter = paths, table, columns, text
         self._variant, self._most = variant, most
-        self._known: _Known = {}
+        self._known: dict[tuple[str, int, int], Name] = {}
         self._target: dict[str, Position] | None = None
 
     def _there(self) -> list[Reach]:
-        found, self._known = readable_segments(self._paths, self._known)
+        found = tables.find_segments(_places(self._paths), self._known, _name_settled)
+        self._known = found.known
         grows = self._table in (*OF_INDEX, *OF_BODIES)
         growing = {name: Position(each.number, flushed(each) if grows else 0) for name, each in found.writing.items()}
         return stream_offsets.reaches(found.segments, growing)
@@ -270,7 +263,7 @@ class SegmentStream(DataSourceStreamReader):  # type: ignore[misc]
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         # A batch that is done again has what it had: a foreign capture was at rest then.
-        found = tables.find_segments(_places(self._paths), self._known)
+        found = tables.find_segments(_places(self._paths), self._known, _name_settled)
         there = [*found.segments, *found.writing.values()]
         return [SegmentPartition(part) for part in stream_offsets.between(there, start, end)]
 

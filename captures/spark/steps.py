@@ -1,5 +1,6 @@
 """The steps of a run, the same with Spark and without: what files say, the rows of each file, the tables of each recording.
 
+    name         captures of other tools, new ones                                         -> a digest of the bytes of each
     look         new segments          what other files of their recording have to know    -> tables topics, brokers
     write        chunks (`plan`)       landing: their rows, named by what all files say     -> one Parquet file per table
     recordings   what has changed      connections, versions and findings of all files     -> one Parquet file per table
@@ -15,12 +16,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..reading.storage import text
+from ..reading.storage import Listed, text
 from ..tables.output.folder import Folder
 from ..tables.output.manifest import Written, key_of
-from ..tables.output.plan import Work, todo
+from ..tables.output.plan import CHUNK_BYTES, Work, todo
 from ..tables.output.recordings import Recording
-from ..tables.segments import Segment
+from ..tables.segments import Name, Segment, name_file
 from .session import report_progress
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class MadeTables(NamedTuple):
 
 class Engine(Protocol):
     """Where the steps run."""
+
+    def name_files(self, files: Sequence[Listed]) -> list[Name | str]:
+        """Read files for their names, see `tables.segments.name_file`."""
 
     def look(self, work: Work) -> None: ...
 
@@ -128,6 +132,9 @@ class InProcess:
     def __init__(self, folder: Folder, progress: Progress) -> None:
         self._folder, self._progress = folder, progress
 
+    def name_files(self, files: Sequence[Listed]) -> list[Name | str]:
+        return [name_file(file) for file in self._shown("naming", files, "file")]
+
     def look(self, work: Work) -> None:
         for chunk in self._shown("looking for names", work, "chunk"):
             self._folder.look(chunk)
@@ -159,6 +166,11 @@ class OnSpark:
         self._spark, self._folder, self._progress, self._source = spark, folder, progress, pipeline_source
         spark.dataSource.register(pipeline_source.PipelineSource)
 
+    def name_files(self, files: Sequence[Listed]) -> list[Name | str]:
+        plan = [[[text(file.path), *file[1:]] for file in some] for some in _groups(files)]
+        found = list(self._job(self._source.Step.NAME, plan, "naming captures", "task"))
+        return [each["why"] or Name(*each["name"]) for each in found]
+
     def look(self, work: Work) -> None:
         for _ in self._job(self._source.Step.LOOK, list(map(self._source.packed_chunk, work)), "looking for names", "chunk"):
             pass
@@ -184,6 +196,18 @@ class OnSpark:
                 rows = frame.collect()
             for row in rows:
                 yield json.loads(row["result"])
+
+
+def _groups(files: Sequence[Listed]) -> Iterator[list[Listed]]:
+    """Adjacent files for a task each."""
+    group: list[Listed] = []
+    for file in files:
+        if group and sum(each.size for each in group) + file.size > CHUNK_BYTES:
+            yield group
+            group = []
+        group.append(file)
+    if group:
+        yield group
 
 
 def count(number: int, what: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import chain
@@ -26,7 +26,7 @@ from ..reading.damage import CheckedSpan, spans
 from ..reading.reader import SUFFIXES, CaptureFile, RequestKey, open_source
 from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
-from ..reading.storage import Place, Remote, list_files, place
+from ..reading.storage import Listed, Place, Remote, list_files, place
 from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
 from .columns import NUMBER, Column, Table
 
@@ -91,69 +91,150 @@ class Segment(NamedTuple):
         return self.path.name.removesuffix(".part")
 
 
-Known = Mapping[tuple[str, int, int], tuple[str, int, bool]]
-"""`capture_id`, `number` and `foreign` of files by path, size and `modified_ns`: these need not be opened to be named."""
+class Name(NamedTuple):
+    """What names a file: its recording and its number there, or, of a foreign capture, its bytes (`content_id`)."""
+
+    capture_id: str
+    number: int = 0
+    foreign: bool = False
+
+
+Known = Mapping[tuple[str, int, int], Name]
+"""Names of files by path, size and `modified_ns`: these need not be opened to be named."""
+NameFiles = Callable[[Sequence[Listed]], Iterable[Name | str | None]]
+"""Names files that have to be read for it, as `name_file` does; None: not now."""
 
 
 class Found(NamedTuple):
     """The contents of a folder: files to read, how many segments are still written to, and a line per file left out.
 
-    `writing`: of recordings that are still written to, the first segment that is; its path is that of the closed segment."""
+    `writing`: of recordings that are still written to, the first segment that is; its path is that of the closed segment.
+    `unnamed`: files that have yet to be named. `known`: the names of the others, copies included."""
 
     segments: list[Segment]
     live: int
     left_out: list[str]
     writing: dict[str, Segment]
+    unnamed: list[Listed]
+    known: dict[tuple[str, int, int], Name]
 
 
-def find_segments(path: str | Place | Sequence[str | Place], known: Known | None = None) -> Found:
+def name_file(file: Listed) -> Name | str:
+    """The name of a file, for which that of a foreign capture is read to its end; else why it cannot be read. Raises OSError for a
+    store's fault."""
+    path = file.path
+    try:
+        own, _ = identify_remote(path, file.size) if isinstance(path, Remote) else _identity(path)
+        return Name(content_id(path), 0, True) if own is None else Name(own.recording, own.number)
+    except OSError as error:
+        if isinstance(path, Remote):
+            raise
+        return error.strerror or str(error)
+
+
+def name_here(files: Sequence[Listed]) -> Iterator[Name | str]:
+    """Name files in this process."""
+    return map(name_file, files)
+
+
+def name_none(files: Sequence[Listed]) -> list[None]:
+    """Leave all that would have to be read in `Found.unnamed`."""
+    return [None] * len(files)
+
+
+def find_segments(
+    path: str | Place | Sequence[str | Place], known: Known | None = None, name_files: NameFiles = name_here
+) -> Found:
     """The closed segments of all recordings in a folder and below it (or in one file, or in several of these), and captures of
     other tools, also compressed ones and those that cannot be read, in a fixed order.
 
     A `.part` file counts as closed once its recorder is gone; in a store that is unknown, and it counts as live. What
-    is there twice counts once. Raises FileNotFoundError when there is no such path, and what a store raises.
+    is there twice counts once. `name_files` names files that are neither `known` nor have an index beside them. Raises
+    FileNotFoundError when there is no such path, and what a store raises.
     """
     tops = [place(each) for each in ([path] if isinstance(path, str | Path | Remote) else path)]
+    files = [Listed(*each) for each in chain.from_iterable(map(_files, tops))]
+    names: dict[int, Name | str | None] = {}
+    written: set[int] = set()
+    for at, file in enumerate(files):
+        if file.path.name.endswith(".part"):
+            name, being_written = _name_of_part(file)
+            if being_written:
+                written.add(at)
+        else:
+            name = (known or {}).get(_stamp(file)) or _name_by_index(file)
+        if name is not None:
+            names[at] = name
+    left = [at for at in range(len(files)) if at not in names]
+    names |= zip(left, name_files([files[at] for at in left]) if left else (), strict=True)
+    return _gathered(files, names, written)
+
+
+def _stamp(file: Listed) -> tuple[str, int, int]:
+    return str(file.path), file.size, file.modified_ns
+
+
+def _name_of_part(file: Listed) -> tuple[Name | str | None, bool]:
+    """The name of a segment that was not closed, None for another file; and whether a recorder may still write it."""
+    try:
+        own, written = identify_remote(file.path, file.size) if isinstance(file.path, Remote) else _identity(file.path)
+    except OSError as error:
+        if isinstance(file.path, Remote):  # the store's fault, not the file's
+            raise
+        return error.strerror or str(error), False
+    return None if own is None else Name(own.recording, own.number), written
+
+
+def _name_by_index(file: Listed) -> Name | None:
+    """The name of a segment by the complete index beside it, so that it need not be opened."""
+    if not file.path.name.endswith(".pcapng"):
+        return None
+    try:
+        if isinstance(file.path, Remote):
+            data = _index_files(file.path)[0].read(size=HEADER.size)
+        else:
+            with open_file(paths(file.path)[0]) as index:
+                data = index.read(HEADER.size)
+    except OSError:  # there is none
+        return None
+    head = parse_head(data)
+    if head is None or not head.flags & CLOSED or head.segment_size != file.size:
+        return None
+    return Name(head.recording, head.number)
+
+
+def _gathered(files: Sequence[Listed], names: Mapping[int, Name | str | None], written: Collection[int]) -> Found:
+    """What `find_segments` gives, of files in the order in which the first of several equal ones counts."""
     found: dict[tuple[str, int], Segment] = {}
     there: dict[tuple[str, int], Place] = {}
-    live, left_out = 0, []
-    writing: dict[str, Segment] = {}
-    for file, size, modified_ns in chain.from_iterable(map(_files, tops)):
-        name, written = str(file), False
-        part = name.endswith(".part")
-        try:
-            old = None if part or known is None else known.get((name, size, modified_ns))
-            if old is not None:
-                segment = Segment(file, old[0], old[1], size, modified_ns, old[2])
-            else:
-                segment = Segment(file, "", 0, size, modified_ns)
-                own, written = identify_remote(file, size) if isinstance(file, Remote) else _identity(file)
-                if own is not None:
-                    segment = segment._replace(capture_id=own.recording, number=own.number)
-                else:
-                    segment = segment._replace(capture_id=content_id(file), foreign=True)
-        except OSError as error:
-            if isinstance(file, Remote):  # the store's fault, not the file's
-                raise
-            left_out.append(f"{file}: {error.strerror or error}")
+    outcome = Found([], len(written), [], {}, [], {})
+    for at, file in enumerate(files):
+        name = names[at]
+        if name is None:
+            outcome.unnamed.append(file)
             continue
+        if isinstance(name, str):
+            outcome.left_out.append(f"{file.path}: {name}")
+            continue
+        segment = Segment(file.path, name.capture_id, name.number, file.size, file.modified_ns, name.foreign)
         key = segment.capture_id, segment.number
         if not segment.foreign:
-            there.setdefault(key, file)
-        if written:
-            live += 1
-            if key[0] not in writing or key[1] < writing[key[0]].number:
-                writing[key[0]] = segment._replace(path=file.with_name(segment.name))
-        elif key in found:
+            there.setdefault(key, file.path)
+        if at in written:
+            first = outcome.writing.get(key[0])
+            if first is None or key[1] < first.number:
+                outcome.writing[key[0]] = segment._replace(path=file.path.with_name(segment.name))
+            continue
+        outcome.known[_stamp(file)] = name
+        if key in found:
             what = "capture" if segment.foreign else "segment"
-            left_out.append(f"{file}: the same {what} as {found[key].path}")
+            outcome.left_out.append(f"{file.path}: the same {what} as {found[key].path}")
         else:
             found[key] = segment
-    segments = []
-    for (name, number), each in sorted(found.items()):
-        follows = None if each.foreign else there.get((name, number + 1))
-        segments.append(each if follows is None else each._replace(follows=follows))
-    return Found(segments, live, left_out, writing)
+    for (capture_id, number), each in sorted(found.items()):
+        follows = None if each.foreign else there.get((capture_id, number + 1))
+        outcome.segments.append(each if follows is None else each._replace(follows=follows))
+    return outcome
 
 
 def flushed(segment: Segment) -> int:
@@ -203,12 +284,11 @@ def _identity(path: Path) -> tuple[Identity | None, bool]:
     part = path.name.endswith(".part")
     if not part:
         try:
-            with open_file(paths(path)[0]) as index:
-                head = parse_head(index.read(HEADER.size))
-            if head is not None and head.flags & CLOSED and head.segment_size == path.stat().st_size:
-                return Identity(head.recording, head.number), False
+            named = _name_by_index(Listed(path, path.stat().st_size, 0))
         except OSError:
-            pass
+            named = None
+        if named is not None:
+            return Identity(named.capture_id, named.number), False
     try:
         source = CaptureSource(path)
     except NotACapture:
@@ -300,13 +380,9 @@ def cannot_match(path: Path, wanted: Filter) -> bool:
 def identify_remote(file: Remote, size: int) -> tuple[Identity | None, bool]:
     """Whose segment a file in a store is, None for one that is nobody's, and whether it may still be written to."""
     part = file.name.endswith(".part")
-    if not part and file.name.endswith(".pcapng"):
-        try:
-            head = parse_head(_index_files(file)[0].read(size=HEADER.size))
-        except OSError:  # there is none
-            head = None
-        if head is not None and head.flags & CLOSED and head.segment_size == size:
-            return Identity(head.recording, head.number), False
+    named = None if part else _name_by_index(Listed(file, size, 0))
+    if named is not None:
+        return Identity(named.capture_id, named.number), False
     try:
         with tempfile.TemporaryFile(prefix="barnabas-") as head_of:
             head_of.write(file.read(size=_FIRST_BYTES))

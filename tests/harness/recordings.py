@@ -173,6 +173,16 @@ def heartbeats(
     return directory
 
 
+def as_pcap(recording: Path, pcap: Path) -> Path:
+    """The packets of a recording of one segment, in a file as another tool writes it."""
+    from scapy.utils import rdpcap, wrpcap
+
+    pcap.parent.mkdir(parents=True, exist_ok=True)
+    (segment,) = recording.glob("*.pcapng")
+    wrpcap(str(pcap), rdpcap(str(segment)))
+    return pcap
+
+
 def metadata_request(correlation_id: int, size: int = 0, client_id: str | None = "stock-1") -> bytes:
     """A Metadata request v1 with its size bytes; ``size`` bytes are added to its topic's name."""
     fields = {"topics": [{"name": f"topic-{correlation_id}" + "x" * size}]}

@@ -40,6 +40,7 @@ from ..version_table import PARTIAL_VERSIONS, VERSIONS
 from .check import FolderCheck, check
 from .context_tables import ContextTables
 from .delta import DeltaTables
+from .fingerprints import Fingerprints
 from .manifest import Done, Manifest, Written, date_of, is_one
 from .parquet import HIDDEN, LANDED, LAYOUT_KEY, ParquetFile, put_bytes
 from .plan import Chunk
@@ -85,6 +86,7 @@ class Folder:
         self._manifest = Manifest(self.path, self.delta)
         self.context = ContextTables(self.path)
         self.made = Made(self.path)
+        self.fingerprints = Fingerprints(self.path)
         self.was_killed = False
         """Whether the run before this one did not end in order."""
         held = self.held()
@@ -332,8 +334,7 @@ class Folder:
         writers: dict[str, ParquetFile],
     ) -> dict[str, Any]:
         """Hand the rows of a file to the writers; returns its row of `segments`."""
-        name = segment.capture_id if segment.foreign else ""
-        unit = SegmentTables(path, self._of_file(), follows=follows, capture_id=name, context=context)
+        unit = SegmentTables(path, self._of_file(), follows=follows, capture_id=segment.capture_id, context=context)
         row: dict[str, Any] = {}
         unnamed: set[str] = set()
         for name, batch in unit:

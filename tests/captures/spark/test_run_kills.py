@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures.tables.output.folder import Folder
-from harness.recordings import heartbeats
+from harness.recordings import as_pcap, heartbeats
 from harness.waiting import until
 
 from .killed import files, kill, rows
@@ -22,14 +22,22 @@ COUNT = 900
 
 
 @pytest.mark.parametrize(
-    ("master", "step", "seconds"), [("none", "to read", 2.0), ("local[2]", "starting Spark", 12.0)]
+    ("master", "step", "seconds", "kind"),
+    [
+        ("none", "to read", 2.0, "recordings"),
+        ("local[2]", "starting Spark", 12.0, "recordings"),
+        ("local[2]", "starting Spark", 12.0, "pcaps"),
+    ],
 )
 def test_a_run_that_is_killed(
-    tmp_path: Path, master: str, step: str, seconds: float, request: pytest.FixtureRequest
+    tmp_path: Path, master: str, step: str, seconds: float, kind: str, request: pytest.FixtureRequest
 ) -> None:
     source, output = tmp_path / "captures", tmp_path / "out"
     for first in range(0, COUNT, 50):
-        heartbeats(source / f"from-{first}", 50, first=first, segment_bytes=2_000)
+        if kind == "pcaps":
+            as_pcap(heartbeats(tmp_path / "made" / f"{first}", 50, first=first), source / f"{first}.pcap")
+        else:
+            heartbeats(source / f"from-{first}", 50, first=first, segment_bytes=2_000)
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(source)]
     command += ["--master", master, "--tables", "exchanges,errors,connections"]
     temporary = tmp_path / "temporary"

@@ -112,7 +112,7 @@ def test_captures_and_tables_in_a_bucket(
     assert again.read == 0 and again.unchanged == len(found)
     # Nothing else is left there, and reports are the same.
     names = {each.path.name for each in storage.list_files(storage.place(f"{s3}/out"), deep=False)}
-    assert names == {".manifest", ".recordings"}
+    assert names == {".fingerprints", ".manifest", ".recordings"}
     with Duck(storage.place(f"{s3}/out")) as one, Duck(here) as other:
         mine, its = make(one)[0], make(other)[0]
     assert [each.name for each in mine] == [each.name for each in its]
