@@ -8,7 +8,7 @@ from typing import Any
 
 from ...decoder.findings import Severity
 from . import compatibility
-from .queries import RECORDED, REPORTS, QueryEngine, ReportQuery
+from .queries import EXACT_ROWS, RECORDED, REPORTS, ROUNDED, QueryEngine, ReportQuery, percentile_values
 from .trends import TRENDS, Periods, periods
 
 _STRETCHES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
@@ -20,7 +20,7 @@ _CHART = 120
 class Report:
     """A report: rows with the same columns. `over`: the column of time that a chart runs along; "" for none. With it, `interval_ns` is the
     length of an interval, and `recorded` says from when to when there were captures: intervals without rows inside of these had no traffic,
-    others are unknown."""
+    others are unknown. `percentiles`: ``exact``, or how far off they may be; "" for a report without."""
 
     name: str
     title: str
@@ -30,19 +30,22 @@ class Report:
     over: str = ""
     interval_ns: int = 0
     recorded: list[tuple[int, int]] = field(default_factory=list)
+    percentiles: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For programs."""
-        return {"title": self.title, "columns": list(self.columns), "rows": self.rows}
+        stated = {"percentiles": self.percentiles} if self.percentiles else {}
+        return {"title": self.title, **stated, "columns": list(self.columns), "rows": self.rows}
 
 
 def make(
-    engine: QueryEngine, names: Sequence[str] = (), against: str = "", seconds: float = 0.0
+    engine: QueryEngine, names: Sequence[str] = (), against: str = "", seconds: float = 0.0, exact_rows: int = EXACT_ROWS
 ) -> tuple[list[Report], list[str]]:
     """The reports (all, if none are named), and a line for each that had to be left out.
 
-    `against`: a release, for the report `compatibility`. `seconds`: the stretches of time, 0 for what suits. Raises KeyError
-    for a release that is not known, ValueError for a report that is not.
+    `against`: a release, for the report `compatibility`. `seconds`: the stretches of time, 0 for what suits.
+    `exact_rows`: of tables with more rows, percentiles are approximate. Raises KeyError for a release that is not known, ValueError for a
+    report that is not.
     """
     queries = REPORTS | TRENDS
     known = [*queries, compatibility.NAME]
@@ -53,7 +56,8 @@ def make(
     bucket = int(seconds * 1e9) or stretch(engine) * 10**9
     recorded = [(row["first_ns"], row["last_ns"]) for row in engine.query(RECORDED)] if "segments" in engine.tables else []
     compared = periods(engine) if "exchanges" in engine.tables and (not names or "changes" in names) else Periods(0, 0, 0, "")
-    values = {"bucket": bucket, "period": compared.length} | compared._asdict()
+    exact = all(_count(engine, table) <= exact_rows for table in ("exchanges", "batches", "groups") if table in engine.tables)
+    values = {"bucket": bucket, "period": compared.length} | compared._asdict() | percentile_values(engine, exact)
     for name, query in queries.items():
         if names and name not in names:
             continue
@@ -64,6 +68,9 @@ def make(
         found = _report(engine, name, query, values)
         if query.over:
             found.interval_ns, found.recorded = bucket, recorded
+        if "{percentile}" in query.sql:
+            found.percentiles = "exact" if exact else f"within {ROUNDED}"
+            found.about += "" if exact else f" Percentiles are within {ROUNDED}, as there are more than {exact_rows:,} rows."
         made.append(found)
     if (against or compatibility.NAME in names) and (not names or compatibility.NAME in names):
         if not against:
@@ -85,6 +92,11 @@ def _report(engine: QueryEngine, name: str, query: ReportQuery, values: dict[str
         rows.sort(key=lambda row: (row[column] is not None, _rank(column, row[column])), reverse=key.startswith("-"))
     columns = tuple(rows[0]) if rows else ()
     return Report(name, query.title, query.about.format(**values), columns, rows, query.over)
+
+
+def _count(engine: QueryEngine, table: str) -> int:
+    (row,) = engine.query(f"SELECT count(*) AS n FROM {table}")
+    return int(row["n"])
 
 
 def _rank(column: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .queries import QueryEngine, ReportQuery
+from .queries import QueryEngine, ReportQuery, percentile
 
 _SECOND = 10**9
 _LENGTHS = {
@@ -26,8 +26,8 @@ _AGE = "cast(time_ns AS double) - cast(max_timestamp_ms AS double) * 1e6"
 
 
 def _compared(what: str, unit: str, name: str, value: str, source: str, where: str = "true") -> str:
-    """Both periods of a number for each name. `value` is an aggregate of rows for which `{{period}}` holds."""
-    before, after = (value.format(period=f"time_ns {sign} {{middle}}") for sign in ("<=", ">"))
+    """Both periods of a number for each name. `value` is an aggregate of rows for which `{period}` holds."""
+    before, after = (value.replace("{period}", f"time_ns {sign} {{middle}}") for sign in ("<=", ">"))
     return f"""SELECT cluster_id, '{what}' AS what, {name} AS name, '{unit}' AS unit, cast({before} AS double) AS previous,
         cast({after} AS double) AS latest FROM {source} WHERE time_ns > {{start}} AND time_ns <= {{end}} AND {where}
         GROUP BY cluster_id, {name}"""
@@ -35,7 +35,7 @@ def _compared(what: str, unit: str, name: str, value: str, source: str, where: s
 
 _COUNT = "count_if({period})"
 _SHARE = "count_if({period} AND error_code <> 0) / nullif(cast(count_if({period}) AS double), 0)"
-_P99 = "percentile(CASE WHEN {period} THEN latency_ns END, 0.99)"
+_P99 = percentile("CASE WHEN {period} THEN latency_ns END", 0.99)
 
 TRENDS = {
     "changes": ReportQuery(
@@ -55,8 +55,8 @@ TRENDS = {
         "Latency over time",
         "From the first byte of a request to the first byte of its response, by API. Fetches wait for records as long as clients allow.",
         ("exchanges",),
-        f"""SELECT {_BUCKET} AS start_ns, cluster_id, api, count(latency_ns) AS answers, percentile(latency_ns, 0.5) AS p50_ns,
-            percentile(latency_ns, 0.99) AS p99_ns, max(latency_ns) AS max_ns FROM exchanges
+        f"""SELECT {_BUCKET} AS start_ns, cluster_id, api, count(latency_ns) AS answers, {percentile("latency_ns", 0.5)} AS p50_ns,
+            {percentile("latency_ns", 0.99)} AS p99_ns, max(latency_ns) AS max_ns FROM exchanges
             WHERE state = 'paired' AND NOT undecoded GROUP BY {_BUCKET}, cluster_id, api""",
         ("start_ns", "cluster_id", "api"),
         "start_ns",
@@ -85,7 +85,7 @@ TRENDS = {
         "right as their clocks; a timestamp in the future counts as 0.",
         ("batches",),
         f"""SELECT {_BUCKET} AS start_ns, cluster_id, client_id, topic, count(*) AS batches, cast(sum(record_count) AS bigint) AS records,
-            percentile(age_ns, 0.5) AS p50_age_ns, percentile(age_ns, 0.99) AS p99_age_ns, max(age_ns) AS max_age_ns FROM
+            {percentile("age_ns", 0.5)} AS p50_age_ns, {percentile("age_ns", 0.99)} AS p99_age_ns, max(age_ns) AS max_age_ns FROM
             (SELECT time_ns, cluster_id, client_id, topic, record_count, CASE WHEN {_AGE} < 0 THEN 0e0 ELSE {_AGE} END AS age_ns FROM batches
                 WHERE direction = 'response' AND max_timestamp_ms > 0 AND {_INTACT}) fetched
             GROUP BY {_BUCKET}, cluster_id, client_id, topic""",
@@ -98,7 +98,7 @@ TRENDS = {
         "`at_end` is the number of fetches that reached the end.",
         ("batches",),
         f"""SELECT {_BUCKET} AS start_ns, cluster_id, client_id, topic, count(*) AS fetches, count_if(behind = 0) AS at_end,
-            percentile(behind, 0.5) AS p50_behind, max(behind) AS max_behind FROM
+            {percentile("behind", 0.5)} AS p50_behind, max(behind) AS max_behind FROM
             (SELECT time_ns, cluster_id, client_id, topic, CASE WHEN behind < 0 THEN 0 ELSE behind END AS behind FROM
                 (SELECT time_ns, cluster_id, client_id, topic, min(high_watermark - last_offset - 1) AS behind FROM batches
                     WHERE high_watermark IS NOT NULL AND last_offset IS NOT NULL

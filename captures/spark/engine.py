@@ -21,6 +21,9 @@ class Spark:
     """An engine over one or more folders of tables. Raises FolderError when there are none, PipelineError when Spark cannot read where they
     are."""
 
+    counted_percentile = "percentile"
+    """Spark's own counts equal values, and merges the counts of partitions."""
+
     def __init__(self, spark: SparkSession, *paths: Place) -> None:
         self._spark = spark
         sources = table_sources(paths)

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from barnabas.captures import reports
 from barnabas.captures.reports.duck import Duck
+from barnabas.captures.reports.queries import EXACT_ROWS, percentile, percentile_values
 from barnabas.captures.reports.trends import periods
 from barnabas.captures.spark import pipeline
 from harness.browsing.html_page import Page
@@ -112,8 +113,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sent]:
     return place / "tables", sent
 
 
-def made(engine: reports.QueryEngine, names: Sequence[str] = ()) -> dict[str, Sent]:
-    found, left_out = reports.make(engine, names, against="4.0")
+def made(engine: reports.QueryEngine, names: Sequence[str] = (), exact_rows: int = EXACT_ROWS) -> dict[str, Sent]:
+    found, left_out = reports.make(engine, names, against="4.0", exact_rows=exact_rows)
     assert not left_out
     return {report.name: report.rows for report in found}
 
@@ -254,6 +255,7 @@ class Exchanges:
     """An engine with exchanges at these times."""
 
     tables = ("exchanges",)
+    counted_percentile = ""
 
     def __init__(self, times: list[int]) -> None:
         self.connection = duckdb.connect()
@@ -291,15 +293,56 @@ def test_the_longest_periods_that_can_be_compared(times: list[int], length: int,
     assert found == (end - 2 * length, end - length, end, words)
 
 
+SHARES = (0.0, 0.5, 0.9, 0.99, 1.0)
+
+
+def latencies(count: int) -> list[int]:
+    """Log-normal, as latencies are, of 1 ms in the middle; the smallest and largest a factor of some thousands apart."""
+    chance = random.Random(count)
+    return [int(chance.lognormvariate(13.8, 1.2)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1000, 30_000])  # 0, 1 and 2, too: records behind
+def test_approximate_percentiles_are_as_near_as_they_say(fleet: tuple[Path, Sent], count: int) -> None:
+    values = latencies(count) if count > 3 else list(range(count))
+    with Duck(fleet[0]) as engine:
+        for exact, off in ((True, 1e-6), (False, 0.01)):
+            words = percentile_values(engine, exact)
+            columns = ", ".join(f"{percentile('x', share)} AS p{n}" for n, share in enumerate(SHARES))
+            sql = f"SELECT {columns.format(**words)} FROM (SELECT unnest({[*values, None]}) AS x)".replace("None", "NULL")
+            ((found),) = engine.query(sql)
+            assert list(found.values()) == [pytest.approx(interpolated(values, share).expected, rel=off) for share in SHARES]
+        rounded = engine.query(f"SELECT count(DISTINCT {words['before']}x{words['after']}) AS n FROM (SELECT unnest({values}) AS x)")
+        assert rounded[0]["n"] <= 600
+        (nothing,) = engine.query(f"SELECT {percentile('x', 0.5).format(**words)} AS p FROM (SELECT CAST(NULL AS BIGINT) AS x)")
+        assert nothing["p"] is None
+
+
+@pytest.mark.parametrize("rows", [799, 800])
+def test_the_reports_say_whether_percentiles_are_exact(fleet: tuple[Path, Sent], rows: int) -> None:
+    output, sent = fleet
+    with Duck(output) as engine:
+        found = {report.name: report for report in reports.make(engine, exact_rows=rows)[0]}
+    with_percentiles = {name for name, report in found.items() if any("p50" in column or "p99" in column for column in report.columns)}
+    assert {name for name, report in found.items() if report.percentiles} == with_percentiles | {"changes"}
+    assert found["throughput"].percentiles == "" and "percentiles" not in found["throughput"].to_dict()
+    summary, p99 = found["summary"], interpolated([each["latency"] for each in sent], 0.99).expected
+    assert summary.to_dict()["percentiles"] == ("within 1 %" if rows == 799 else "exact")
+    assert ("within 1 %, as there are more than 799 rows" in summary.about) is (rows == 799)
+    ((got),) = [row["p99_ns"] for row in summary.rows]
+    assert got == pytest.approx(p99, rel=0.01) and (got == pytest.approx(p99)) is (rows == 800)
+
+
 @pytest.mark.spark
+@pytest.mark.parametrize("exact_rows", [pytest.param(EXACT_ROWS, id="exact"), pytest.param(0, id="approximate")])
 @pytest.mark.parametrize("names", [["summary"], pytest.param([], marks=pytest.mark.slow)], ids=["one", "all"])
-def test_spark_computes_the_same(spark: SparkSession, fleet: tuple[Path, Sent], names: list[str]) -> None:
+def test_spark_computes_the_same(spark: SparkSession, fleet: tuple[Path, Sent], names: list[str], exact_rows: int) -> None:
     from barnabas.captures.spark.engine import Spark
 
     output, _ = fleet
     with Duck(output) as engine:
-        one = made(engine, names)
-    other = made(Spark(spark, output), names)
+        one = made(engine, names, exact_rows)
+    other = made(Spark(spark, output), names, exact_rows)
     assert list(one) == list(other)
     for name, rows in one.items():
         assert len(rows) == len(other[name]) > 0, name
@@ -309,6 +352,21 @@ def test_spark_computes_the_same(spark: SparkSession, fleet: tuple[Path, Sent], 
 
         for mine, its in zip(sorted(rows, key=key), sorted(other[name], key=key), strict=True):
             assert its == {k: pytest.approx(v) if isinstance(v, float) else v for k, v in mine.items()}, name
+
+
+@pytest.mark.spark
+def test_partitions_do_not_change_approximate_percentiles(spark: SparkSession, fleet: tuple[Path, Sent]) -> None:
+    from barnabas.captures.spark.engine import Spark
+
+    values, engine = latencies(5000), Spark(spark, fleet[0])
+    words = percentile_values(engine, exact=False)
+    columns = ", ".join(f"{percentile('x', share)} AS p{n}" for n, share in enumerate(SHARES)).format(**words)
+    found = []
+    for parts in (1, 7):
+        spark.createDataFrame([(each,) for each in values], "x bigint").repartition(parts).createOrReplaceTempView("some_latencies")
+        found += engine.query(f"SELECT {columns} FROM some_latencies")
+    assert found[0] == {name: pytest.approx(value) for name, value in found[1].items()}
+    assert list(found[0].values()) == [pytest.approx(interpolated(values, share).expected, rel=0.01) for share in SHARES]
 
 
 @pytest.mark.slow

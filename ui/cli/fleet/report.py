@@ -189,7 +189,8 @@ def show(reports: Sequence[Report]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     for report in reports:
-        console.print(Text(f"\n{report.title} ({report.name})", style="bold"))
+        precision = f", percentiles {report.percentiles}" if report.percentiles not in ("", "exact") else ""
+        console.print(Text(f"\n{report.title} ({report.name}){precision}", style="bold"))
         if not report.rows:
             console.print("nothing")
             continue
