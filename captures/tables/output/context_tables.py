@@ -55,6 +55,13 @@ class Known(NamedTuple):
     topics: dict[bytes, _TopicName]
     brokers: dict[str, dict[str, Broker]]
 
+    def cluster_id(self, capture_id: str) -> str:
+        """The id of a recording's only cluster, or "" (see `Context.cluster_id`)."""
+        brokers = self.brokers.get(capture_id, {})
+        ids = {each.cluster_id for each in brokers.values() if each.cluster_id}
+        override = brokers.get("")
+        return (override and override.cluster_id) or (ids.pop() if len(ids) == 1 else "") or ""
+
 
 _read: dict[str, tuple[Any, Known]] = {}
 """What was read in this process, by folder, and the stamps of the files."""
@@ -85,13 +92,6 @@ class ContextTables:
         brokers = dict(known.brokers.get(capture_id, {}))
         override = brokers.pop("", Broker()).cluster_id or ""
         return Context(brokers, Topics({topic_id: each.topic for topic_id, each in known.topics.items()}), override)
-
-    def cluster_id(self, capture_id: str) -> str:
-        """The id of a recording's only cluster, or "" (see `Context.cluster_id`)."""
-        brokers = self.read().brokers.get(capture_id, {})
-        ids = {each.cluster_id for each in brokers.values() if each.cluster_id}
-        override = brokers.get("")
-        return (override and override.cluster_id) or (ids.pop() if len(ids) == 1 else "") or ""
 
     def put(self, key: str, capture_id: str, context: Context) -> None:
         """Keep what one file says, until `merge`."""

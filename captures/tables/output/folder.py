@@ -393,7 +393,7 @@ class Folder:
 
     def lacking(self, segments: Iterable[Segment], named: Collection[bytes]) -> set[str]:
         """Files that were read before their cluster was known, or one of the topic ids `named` had its name, by `Segment.key`."""
-        done = self.done()
+        done, known = self.done(), self.context.read()
         ids = {shown_id(topic_id) for topic_id in named}
         found: set[str] = set()
         for segment in segments:
@@ -401,7 +401,7 @@ class Folder:
             if before is None or before.unreadable:
                 continue
             unknown = ids and before.unnamed and ids & self.unnamed(before)
-            if unknown or before.cluster_id != self.context.cluster_id(before.capture_id):
+            if unknown or before.cluster_id != known.cluster_id(before.capture_id):
                 found.add(segment.key)
         return found
 
