@@ -14,7 +14,7 @@ AXIS: Options = {
     "nameTextStyle": {"color": GREY, "align": "left"},
 }  # fmt: skip
 TOOLTIP: Options = {"renderMode": "richText", "trigger": "item", "confine": True}
-LEGEND: Options = {"textStyle": {"color": GREY}, "top": 0, "type": "scroll"}
+LEGEND: Options = {"textStyle": {"color": GREY}, "top": 0, "type": "scroll", ":formatter": "barnabas.short"}
 
 
 def zoom(axis: str, at: str = "filter") -> list[Options]:

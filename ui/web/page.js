@@ -5,6 +5,7 @@ const barnabas = (() => {
   const address = () => new URLSearchParams(location.search);
   const input = () => document.getElementById("filter");
   let list = null; // the AG Grid of exchanges
+  let table = null; // it, or that of another page
   let follow = false;
   let typing = false; // the filter, since the last Enter
 
@@ -45,6 +46,7 @@ const barnabas = (() => {
     remember("order", by ? (by.sort === "desc" ? "-" : "") + by.colId : "", false);
   }
   function ordered(p) {
+    table = p.api;
     const first = innerWidth < 600 ? p.context.first : [];
     if (first.length) p.api.moveColumns(first, 0);
     const by = address().get("order");
@@ -77,7 +79,7 @@ const barnabas = (() => {
     },
   };
   function ready(p) {
-    list = p.api;
+    list = table = p.api;
     const chosen = address().get("columns");
     if (chosen) columns(chosen.split(","), false);
     else if (innerWidth < 1400 && innerWidth >= 600) list.setColumnsVisible(["Info"], false);
@@ -138,10 +140,11 @@ const barnabas = (() => {
     line.setSelectionRange(at, at);
   }
   function move(step) {
-    const here = list.getFocusedCell();
-    const row = Math.max(0, Math.min((here ? here.rowIndex : -1) + step, list.getDisplayedRowCount() - 1));
-    list.ensureIndexVisible(row);
-    list.setFocusedCell(row, here ? here.column : list.getAllDisplayedColumns()[0]);
+    const here = table.getFocusedCell();
+    const row = Math.max(0, Math.min((here ? here.rowIndex : -1) + step, table.getDisplayedRowCount() - 1));
+    if (!table.getDisplayedRowCount()) return;
+    table.ensureIndexVisible(row);
+    table.setFocusedCell(row, here ? here.column : table.getAllDisplayedColumns()[0]);
     following(false);
   }
   function narrow(hide) {
@@ -187,7 +190,7 @@ const barnabas = (() => {
       const box = document.createElement("dialog");
       box.className = "keys";
       const body = document.createElement("table");
-      for (const [name, what] of [...words, ["j k", "down, up"], ["Enter", "open"], ["= !", "only, or without, the value of the cell (list)"]]) {
+      for (const [name, what] of [...words, ["j k", "down, up"], ["Enter", "open"], ["g G", "top, end"], ["= !", "only, or without, the value of the cell (list)"]]) {
         const row = body.insertRow();
         row.insertCell().textContent = name;
         row.insertCell().textContent = what.replace(/\s+/g, " ");
@@ -226,11 +229,11 @@ const barnabas = (() => {
     }
     const found = [...document.querySelectorAll("[data-key]")].find((each) => each.dataset.key === event.key && each.offsetParent !== null);
     if (found) found.click();
-    else if (event.key === "j" || event.key === "k") list ? move(event.key === "j" ? 1 : -1) : step(event.key === "j" ? 1 : -1);
-    else if (event.key === "ArrowDown" && list && !list.getFocusedCell()) move(1);
+    else if (event.key === "j" || event.key === "k") table ? move(event.key === "j" ? 1 : -1) : step(event.key === "j" ? 1 : -1);
+    else if (event.key === "ArrowDown" && table && !table.getFocusedCell()) move(1);
     else if ((event.key === "=" || event.key === "!") && list) narrow(event.key === "!");
-    else if (event.key === "G" && list) list.ensureIndexVisible(list.getDisplayedRowCount() - 1);
-    else if (event.key === "g" && list) list.ensureIndexVisible(0);
+    else if (event.key === "G" && table?.getDisplayedRowCount()) table.ensureIndexVisible(table.getDisplayedRowCount() - 1);
+    else if (event.key === "g" && table?.getDisplayedRowCount()) table.ensureIndexVisible(0);
     else return;
     event.preventDefault();
   });
@@ -239,7 +242,9 @@ const barnabas = (() => {
     const at = [1e9, 1e6, 1e3].findIndex((each) => Math.abs(value) >= each);
     return at < 0 ? String(value) : `${+(value / [1e9, 1e6, 1e3][at]).toPrecision(3)}${"GMk"[at]}`;
   }
+  // names of a legend
+  const short = (name) => (name.length > 32 ? `${name.slice(0, 31)}…` : name);
   // a narrow window does not show all of the navigation
   const here = () => document.querySelector("nav.views .here")?.scrollIntoView({ inline: "center", block: "nearest" });
-  return { here, amount, column, plainColumn, resultClass, rowClass, open, key, sorted, ordered, rows, ready, columns, filter, grew, following, type, choose, show };
+  return { here, amount, short, column, plainColumn, resultClass, rowClass, open, key, sorted, ordered, rows, ready, columns, filter, grew, following, type, choose, show };
 })();

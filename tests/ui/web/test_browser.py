@@ -27,6 +27,8 @@ PAGES = {
 """Every page of the recording, and what is there when it is complete."""
 MARKUP = "<img src=x onerror=\"window.owned=1\"><script>window.owned=1</script>{{constructor.constructor('window.owned=1')()}}${1}`\u202e\x1b[2J"
 
+LONG = "y" * 10_000
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: make chromium, or apt-get install chromium")
 
 
@@ -204,6 +206,34 @@ def test_a_copied_address_shows_the_same_in_another_browser(server: Server) -> N
 
 
 @pytest.mark.timeout(400)
+def test_keys_move_in_every_table_and_its_text_can_be_marked(server: Server) -> None:
+    with browser() as page:
+        watch = Watch(page)
+        page.goto(server.address)
+        visit(server, page, "connections", ".ag-row >> nth=2")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        page.wait_for_selector('.ag-row[row-index="1"] .ag-cell-focus')
+        wanted = page.inner_text('.ag-row[row-index="1"] [col-id=number]')
+        page.dblclick('.ag-row[row-index="2"] [col-id=broker]')
+        assert page.evaluate("getSelection().toString()").strip() and page.url.endswith("/connections")  # marked, not opened
+        page.evaluate("getSelection().removeAllRanges()")
+        page.click('.ag-row[row-index="1"] [col-id=number]')
+        page.wait_for_url(f"**/exchanges?filter=conn+%3D%3D+{wanted}")
+        visit(server, page, "groups", ".ag-row")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/groups/jobs-3796")
+        page.wait_for_selector(".assignments canvas")
+        page.keyboard.press("q")
+        page.wait_for_url("**/groups")
+        visit(server, page, "exchanges/15", ".hex b")
+        page.dblclick(".hex b >> nth=20")
+        assert page.evaluate("getSelection().toString()").strip()
+        assert watch.faults == []
+
+
+@pytest.mark.timeout(400)
 def test_captures_with_nothing_to_show_say_why(tmp_path: Path) -> None:
     Recorder(tmp_path / "empty").close()
     stray = Recorder(tmp_path / "stray")
@@ -238,15 +268,18 @@ def test_texts_of_the_traffic_stay_text(tmp_path: Path) -> None:
     hostile = Hostile(tmp_path / "run")
     for name, version in OFTEN.items():
         hostile.exchange(1, facts.api_key(name), MARKUP, version)
+    for name, version in OFTEN.items():
+        hostile.exchange(2, facts.api_key(name), LONG, version)
     hostile.recorder.close()
     with serving(tmp_path, tmp_path / "run") as server, browser() as page:
         watch = Watch(page)
         group = quote(MARKUP.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b"), safe="")
-        pages = [*(f"exchanges/{number + 1}?values=1" for number in range(len(OFTEN))), *PAGES, f"groups/{group}"]
+        pages = [*(f"exchanges/{number + 1}?values=1" for number in range(2 * len(OFTEN))), *PAGES, f"groups/{group}", f"groups/{LONG}"]
         seen = ""
         for path in pages:
             visit(server, page, path.replace("jobs-3796", "none"), ".page")
             page.wait_for_timeout(300)
+            assert page.evaluate("(() => { const p = document.querySelector('.page'); return p.scrollWidth <= p.clientWidth })()"), path[:80]
             seen += words(page)
             assert page.evaluate("window.owned === undefined && document.images.length == 0"), path
             assert "This page failed" not in words(page), path

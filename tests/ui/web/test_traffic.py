@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture, tables
 from barnabas.ui.tui.model.analysis import CaptureAnalysis
 from barnabas.ui.web.pages.groups import assignments, owned
+from barnabas.ui.web.pages.ladder import ladder
 from barnabas.ui.web.traffic import MOST_BINS, OTHERS, PartitionTraffic, RecordsOverTime, TimeBins
 
 CAPTURES = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
@@ -64,3 +66,15 @@ def test_partitions_change_hands() -> None:
     assert first.end_ns < killed.began_ns <= second.start_ns and max(before.end_ns, after.start_ns) < killed.began_ns
     diagram = assignments(group, now)
     assert diagram is not None and [name.rpartition("-")[2] for name in diagram["yAxis"]["data"]] == ["0", "1"]
+
+
+def test_words_on_a_ladder_to_scale_leave_room_for_each_other() -> None:
+    with open_capture(CAPTURES / "groups-storm.pcapng") as capture:
+        series = ladder(list(capture.rows()), to_scale=True)["series"]
+    shown = {
+        each["name"]: [arrow["coords"][0][1] for arrow in each["data"] if "label" not in arrow] for each in series if each["name"] in ("Requests", "Responses", "Errors")
+    }  # fmt: skip
+    places = sorted(place for found in shown.values() for place in found)
+    every = [arrow["coords"][0][1] for each in series for arrow in each["data"]]
+    assert shown["Errors"] and len(places) > 10
+    assert min(b - a for a, b in pairwise(places)) > (max(every) - min(every)) / 100

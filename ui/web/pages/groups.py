@@ -17,11 +17,11 @@ from ...times import clock, clock_ms
 from ...tui.model.columns import duration
 from ...tui.model.filter_terms import quoted
 from ..charts import AXIS, BLUE, GREEN, GREY, LEGEND, ORANGE, RED, TOOLTIP, VIOLET, Options, times_axis, zoom
-from ..site import TICK_SECONDS, Site, grid, note, text
+from ..site import TICK_SECONDS, Site, grid, link, note, text
 
 _COLUMNS = (
     {"field": "group", "headerName": "Group", "flex": 1, "minWidth": 160},
-    {"field": "state", "headerName": "State", "width": 200},
+    {"field": "state", "headerName": "State", "width": 215},
     {"field": "generation", "headerName": "Generation", "width": 110, "type": "rightAligned"},
     {"field": "members", "headerName": "Members", "width": 95, "type": "rightAligned"},
     {"field": "rebalances", "headerName": "Rebalances", "width": 110, "type": "rightAligned"},
@@ -275,6 +275,7 @@ def _group_parts(site: Site, group: Group) -> None:
     now = result.traffic.now_ns
     row = _row(site, group)
     with ui.element("div").classes("bar"):
+        link("Groups", site.url("groups")).classes("button").props("data-key=q")
         text(row["group"], "title")
         text(row["state"], row["state_role"])
         text(f"generation {group.generation}, {_count(len(group.live), 'member')}, {_count(len(group.rebalances), 'rebalance')}, {row['protocol']}, {row['assignor']}", "muted")

@@ -28,8 +28,8 @@ MOST = 500
 """Exchanges of one diagram."""
 _AT_FIRST = 36
 """Messages that are shown before one zooms."""
-_LABELLED = 120
-"""Up to so many exchanges arrows have words on them."""
+_LABELLED = 40
+"""To scale, so many arrows at most have words on them from top to bottom; the others would lie on these."""
 MOST_ENDS = 12
 """Clients, and brokers, with a line of their own; the others share one."""
 _OTHERS = "(others)"
@@ -105,17 +105,18 @@ def ladder(rows: list[Row], to_scale: bool = False) -> Options:
             series["error" if failed else "response"].append(item | {"name": words, "coords": [[broker, end], [client, end]]})
         if start is not None and end is not None:
             series["wait" if row.api_key in LONG_POLLS else "work"].append(item | {"name": name, "coords": [[broker, start], [broker, end]]})
-    labels = to_scale is False or len(rows) <= _LABELLED
+    if to_scale:
+        _label(series["error"] + series["request"] + series["response"])
     lines = [
-        _lines("Requests", series["request"], BLUE, 1.3, arrow=True, labels=labels),
-        _lines("Responses", series["response"], GREEN, 1.3, arrow=True, labels=labels),
+        _lines("Requests", series["request"], BLUE, 1.3, arrow=True, labels=True),
+        _lines("Responses", series["response"], GREEN, 1.3, arrow=True, labels=True),
         _lines("Errors", series["error"], RED, 2.2, arrow=True, labels=True),
         _lines("Broker at work", series["work"], ORANGE, 7),
         _lines("Long poll", series["wait"], VIOLET, 2.5),
     ]
     down: Options = {"type": "value", "min": 0, "max": ceil(max(row.time_ns + (row.latency_ns or 0) - began for row in rows) / 1e6) or 1}
     if to_scale:
-        down["axisLabel"] = AXIS["axisLabel"] | {"formatter": "{value} ms"}
+        down["axisLabel"] = AXIS["axisLabel"] | {"formatter": "{value} ms", "hideOverlap": True}
     else:
         down = {"type": "category", "data": times, "axisLabel": AXIS["axisLabel"] | {"interval": "auto"}}
     shown = 100.0 if to_scale else min(100.0, 100 * _AT_FIRST / max(len(times), 1))
@@ -133,6 +134,19 @@ def ladder(rows: list[Row], to_scale: bool = False) -> Options:
         "series": lines,
         "media": [{"query": {"maxWidth": len(names) * _END}, "option": crowded}, {"option": {"xAxis": {"axisLabel": {"rotate": 0}}, "grid": grid}}],
     }  # fmt: skip
+
+
+def _label(arrows: list[Options]) -> None:
+    """Leave words on arrows that are far enough from those before them in the list."""
+    places = [arrow["coords"][0][1] for arrow in arrows]
+    room = (max(places, default=0) - min(places, default=0)) / _LABELLED
+    taken: set[int] = set()
+    for arrow, place in zip(arrows, places, strict=True):
+        slot = int(place / room) if room else 0
+        if taken & {slot - 1, slot, slot + 1}:
+            arrow["label"] = {"show": False}
+        else:
+            taken.add(slot)
 
 
 def _places(rows: list[Row], began: int) -> tuple[dict[tuple[int, bool], int], list[str]]:
