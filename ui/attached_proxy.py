@@ -12,6 +12,8 @@ from ..proxy.control import Control, ControlError
 from ..proxy.events import Address, Counts
 
 EVERY_SECONDS = 1.0
+UNAUTHORIZED = 401
+STARTED_AGAIN = "the proxy was started again and has a new token: start barnabas ui --attach again, too"
 
 
 class NotRecording(BarnabasError):
@@ -87,7 +89,8 @@ class AttachedProxy:
             try:
                 self._status, self._fault = ProxyStatus.of(self.control.status()), ""
             except ControlError as error:
-                self._fault = str(error)
+                # a proxy makes a new token when it starts
+                self._fault = STARTED_AGAIN if error.status == UNAUTHORIZED else str(error)
 
     def _follow(self) -> None:
         newest, told = 0, False
