@@ -212,9 +212,10 @@ const barnabas = (() => {
     const at = event.target.closest && event.target.closest("[data-script]");
     if (at) scripts[at.dataset.script]();
     const line = event.target.closest && event.target.closest("[data-field]");
-    if (line && !(getSelection() && getSelection().toString())) choose(line, true);
+    const marked = Boolean(getSelection()?.toString());
+    if (line && !marked) choose(line, true);
     const byte = event.target.closest && event.target.closest("[data-byte]");
-    if (byte) emitEvent("byte", { at: Number(byte.dataset.byte) });
+    if (byte && !marked) emitEvent("byte", { at: Number(byte.dataset.byte) });
   });
   document.addEventListener("toggle", (event) => {
     const later = event.target.dataset && event.target.dataset.later;
