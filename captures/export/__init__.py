@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .atomic_file import OutputExists, written
+from ..pcap.atomic_file import OutputExists, written
 from .dump import dump
 from .program import NoProgram, case, program
 from .stable_fields import stable

@@ -16,6 +16,15 @@ def batches(
 ) -> tuple[bytes, bytes, bytes]:
     """See captures/tables/bulk_batches.py."""
 
+def frames(data: Any, offsets: Any, sizes: Any, /) -> bytes:
+    """Where frames are (i64), behind their size bytes, by the offsets of their blocks (i64) and their sizes (u32); -1: not one whole
+    packet whose checksums fit. See captures/recording/bulk_frames.py."""
+
+def names(
+    data: Any, frames: Any, owners: Any, count: int, ways: tuple[tuple[Reader, bool, int, int, int], ...], known: dict[bytes, int], /
+) -> bytes:
+    """See captures/recording/bulk_names.py."""
+
 class Buffer:
     """Bytes that gather until they are written; keeps its memory when it is cleared."""
 

@@ -1,6 +1,7 @@
 /* The record batches and the throttle times of many frames at once, as rows of a fixed layout: no object is made of a frame, a
    field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names) is left to
    Python, which is the reference: captures/tables/bulk_batches.py has the layout of the rows and says which side handles what.
+   How such frames are read is here as well, for names.c.
    Memory: the rows lie in memory that is freed here, and are copied into the bytes that are given. Errors: MemoryError, TypeError. */
 #include "recording.h"
 #include "decoder/native/cursor.h"
@@ -14,11 +15,6 @@ typedef struct {
     int16_t producer_epoch, acks;
     uint8_t magic, attributes, cut, unused;
 } Row;
-
-typedef struct {
-    int64_t start;
-    int32_t size, reader;
-} Frame;
 
 struct Areas {
     const uint8_t *data; /* of all frames */
@@ -84,8 +80,7 @@ static int walk(struct Areas *areas, const uint8_t *p, const uint8_t *end) {
     return 1;
 }
 
-/* The number of some bytes: their place in a dictionary, in which they are put; -1: an exception. */
-static int32_t numbered(PyObject *known, const uint8_t *p, Py_ssize_t size) {
+int32_t numbered(PyObject *known, const uint8_t *p, Py_ssize_t size) {
     PyObject *key = PyBytes_FromStringAndSize((const char *)p, size);
     if (!key)
         return -1;
@@ -159,12 +154,6 @@ static int keep_area(const Field *field, Cursor *c) {
     return 1;
 }
 
-/* How frames of one kind, API and version are read. */
-typedef struct {
-    const Reader *reader;
-    int request, header, key, version;
-} Way;
-
 /* Past the header; NULL where that is not as it nearly always is. */
 static const uint8_t *body_of(const Way *way, const uint8_t *p, const uint8_t *end) {
     Py_ssize_t size = end - p, at = 4;
@@ -181,18 +170,23 @@ static const uint8_t *body_of(const Way *way, const uint8_t *p, const uint8_t *e
     return at <= size ? p + at : NULL;
 }
 
-static int read_frame(struct Areas *areas, const Way *way, const uint8_t *start, Py_ssize_t size) {
-    const uint8_t *body = body_of(way, start, start + size);
-    if (!body)
-        return PyErr_Occurred() ? 0 : bad();
-    Cursor cursor = {.start = start, .at = body, .end = start + size, .keep = keep_area, .into = areas, .items = MOST_ITEMS(size)};
-    if (!project_struct(way->reader->root, &cursor))
-        return 0;
-    return cursor.at == cursor.end || bad();
+int read_frame(const Way *ways, Py_ssize_t known, const Py_buffer *data, const PlacedFrame *frame, int (*keep)(const Field *, Cursor *), void *into) {
+    if (frame->reader < 0 || frame->reader >= known || frame->start < 0 || frame->size < 0 || frame->start > data->len - frame->size) {
+        PyErr_SetString(PyExc_ValueError, "a frame outside of the data");
+        return -1;
+    }
+    const uint8_t *start = (const uint8_t *)data->buf + frame->start, *end = start + frame->size;
+    const Way *way = &ways[frame->reader];
+    Cursor cursor = {.start = start, .at = body_of(way, start, end), .end = end, .keep = keep, .into = into, .items = MOST_ITEMS(frame->size)};
+    if (cursor.at && project_struct(way->reader->root, &cursor) && cursor.at == end)
+        return 1;
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError))
+        return -1;
+    PyErr_Clear();
+    return 0;
 }
 
-/* ((reader, request?, header version, api key, api version), ...) */
-static Way *ways_of(PyObject *given, Py_ssize_t *count) {
+Way *ways_of(PyObject *given, Py_ssize_t *count) {
     *count = PyTuple_GET_SIZE(given);
     Way *ways = PyMem_Calloc(*count ? *count : 1, sizeof(Way));
     for (Py_ssize_t i = 0; ways && i < *count; i++) {
@@ -215,7 +209,7 @@ PyObject *batches_read(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "y*y*O!O!O!", &data, &frames, &PyTuple_Type, &given, &PyDict_Type, &areas.topics,
                           &PyDict_Type, &areas.topic_ids))
         return NULL;
-    Py_ssize_t count = frames.len / (Py_ssize_t)sizeof(Frame), known;
+    Py_ssize_t count = frames.len / (Py_ssize_t)sizeof(PlacedFrame), known;
     areas.data = data.buf;
     Way *ways = ways_of(given, &known);
     if (!ways)
@@ -225,21 +219,15 @@ PyObject *batches_read(PyObject *module, PyObject *arguments) {
     if (!throttles || !odd)
         goto done;
     for (Py_ssize_t i = 0; i < count; i++) {
-        Frame frame;
-        memcpy(&frame, (const char *)frames.buf + i * sizeof(Frame), sizeof(Frame));
-        if (frame.reader < 0 || frame.reader >= known || frame.start < 0 || frame.size < 0 ||
-            frame.start > data.len - frame.size) {
-            PyErr_SetString(PyExc_ValueError, "a frame outside of the data");
-            goto done;
-        }
+        PlacedFrame frame;
+        memcpy(&frame, (const char *)frames.buf + i * sizeof(PlacedFrame), sizeof(PlacedFrame));
         Py_ssize_t before = areas.count;
         areas.throttle = 0;
         areas.about = (Row){.frame = (int32_t)i, .topic = -1, .topic_id = -1, .partition = -1, .high_watermark = -1};
-        int fits = read_frame(&areas, &ways[frame.reader], areas.data + frame.start, frame.size);
+        int fits = read_frame(ways, known, &data, &frame, keep_area, &areas);
+        if (fits < 0)
+            goto done;
         if (!fits) {
-            if (PyErr_ExceptionMatches(PyExc_MemoryError))
-                goto done;
-            PyErr_Clear();
             areas.count = before;
             areas.throttle = 0;
         }

@@ -8,7 +8,9 @@ static CapturesApi api = {.size = sizeof api, .feed = recorder_feed, .missing = 
 
 static PyMethodDef methods[] = {
     {"packet", (PyCFunction)(void (*)(void))packets_packet, METH_FASTCALL, NULL},
+    {"frames", packets_frames, METH_VARARGS, NULL},
     {"batches", batches_read, METH_VARARGS, NULL},
+    {"names", names_read, METH_VARARGS, NULL},
     {"reserve", (PyCFunction)(void (*)(void))buffer_reserve, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,10 +1,11 @@
-/* Packets of a recording as pcapng blocks: what captures/pcap/packets.py and captures/pcap/pcapng.py do, in one go; and the buffer
-   that they gather in until they are written, which doubles as it grows and keeps its memory when it is cleared.
+/* Packets of a recording as pcapng blocks: what captures/pcap/packets.py and captures/pcap/pcapng.py do, in one go; the frames in them,
+   as captures/reading/reindex.py reads these; and the buffer that they gather in until they are written, which doubles as it grows and keeps its memory when it is cleared.
    Invariants: `packet_put` writes exactly `packet_block` bytes; a buffer does not grow and is not cleared while its bytes are exported
    (`exports`). Memory: a Buffer owns `bytes`, all else is the caller's. Errors: TypeError and ValueError of `packet`, MemoryError,
    BufferError; `packet_block` and `packet_put` set none. */
 #define _GNU_SOURCE
 #include "recording.h"
+#include "decoder/native/cursor.h"
 #include <fcntl.h>
 
 static inline void put16(uint8_t *p, uint32_t value) {
@@ -196,6 +197,64 @@ PyObject *packets_packet(PyObject *module, PyObject *const *a, Py_ssize_t given)
     };
     packet_put((uint8_t *)PyBytes_AS_STRING(block), &what);
     return block;
+}
+
+static inline uint32_t little32(const uint8_t *p) { return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0]; }
+
+/* Where the frame of `size` bytes is, behind its size bytes, whose block is at `at` of a segment's bytes; -1: there is no such frame, or
+   it is not one whole packet, and is read by `reindex.payload`. What that checks is checked here. */
+static int64_t frame_in_packet(const uint8_t *data, Py_ssize_t end, int64_t at, uint32_t size) {
+    if (at < 0 || at > end - 28 - ETHERNET - 40 - 16)
+        return -1;
+    const uint8_t *p = data + at, *ip = p + 28 + ETHERNET, *tcp;
+    Py_ssize_t whole = little32(p + 4), captured = little32(p + 20), length = captured - ETHERNET;
+    if (little32(p) != 6 || little32(p + 8) || captured != little32(p + 24) || whole != 28 + ((captured + 3) & ~(Py_ssize_t)3) + 16)
+        return -1;
+    if (whole > end - at || little32(p + whole - 4) != (uint32_t)whole || length < 40 || length > MAX_LENGTH)
+        return -1;
+    uint64_t total = 6;
+    if (get16(ip - 2) == 0x0800) {
+        if (ip[0] != 0x45 || get16(ip + 2) != length || get16(ip + 6) & 0x3FFF || ip[9] != 6 || sum(NULL, ip, 20) != 0xFFFF)
+            return -1;
+        tcp = ip + 20;
+        total += sum(NULL, ip + 12, 8);
+    } else {
+        if (get16(ip - 2) != 0x86DD || ip[0] >> 4 != 6 || get16(ip + 4) != length - 40 || ip[6] != 6 || length < 60)
+            return -1;
+        tcp = ip + 40;
+        total += sum(NULL, ip + 8, 32);
+    }
+    Py_ssize_t segment = ip + length - tcp, head = 4 * (tcp[12] >> 4);
+    if (head < 20 || segment - head != 4 + (int64_t)size || get32(tcp + head) != size || !(tcp[13] & (ACK | SYN | FIN)))
+        return -1;
+    total += (uint64_t)segment + sum(NULL, tcp, segment);
+    return checksum(total) ? -1 : tcp + head + 4 - data;
+}
+
+/* frames(data, offsets of blocks, sizes of frames) -> where each frame is, or -1 */
+PyObject *packets_frames(PyObject *module, PyObject *arguments) {
+    (void)module;
+    Py_buffer data, offsets, sizes;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*", &data, &offsets, &sizes))
+        return NULL;
+    Py_ssize_t count = offsets.len / 8;
+    PyObject *found = NULL;
+    if (sizes.len / 4 != count)
+        PyErr_SetString(PyExc_ValueError, "as many offsets as sizes");
+    else
+        found = PyBytes_FromStringAndSize(NULL, count * 8);
+    for (Py_ssize_t i = 0; found && i < count; i++) {
+        int64_t offset;
+        uint32_t size;
+        memcpy(&offset, (const char *)offsets.buf + i * 8, 8);
+        memcpy(&size, (const char *)sizes.buf + i * 4, 4);
+        offset = frame_in_packet(data.buf, data.len, offset, size);
+        memcpy(PyBytes_AS_STRING(found) + i * 8, &offset, 8);
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&sizes);
+    return found;
 }
 
 /* --- the buffer */

@@ -31,9 +31,29 @@ typedef struct {
 
 PyObject *packets_packet(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *buffer_reserve(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *batches_read(PyObject *module, PyObject *arguments); /* batches.c */
+PyObject *packets_frames(PyObject *module, PyObject *arguments);
 Py_ssize_t packet_block(Py_ssize_t head_size, Py_ssize_t payload, Py_ssize_t cut); /* bytes of the block */
 void packet_put(uint8_t *block, const Packet *packet);
+
+/* batches.c: many frames at once, which captures/recording/bulk_frames.py finds */
+typedef struct {
+    int64_t start; /* in the data */
+    int32_t size, reader;
+} PlacedFrame;
+
+typedef struct {
+    const Reader *reader;
+    int request, header, key, version;
+} Way; /* how frames of one kind, API and version are read */
+
+/* Of ((reader, request?, header version, api key, api version), ...); NULL: an exception is set. To be freed by PyMem_Free. */
+Way *ways_of(PyObject *given, Py_ssize_t *count);
+/* Give `keep` the fields of a frame that its reader asks for. 1: read; 0: it is odd; -1: an exception is set. */
+int read_frame(const Way *ways, Py_ssize_t known, const Py_buffer *data, const PlacedFrame *frame, int (*keep)(const Field *, Cursor *), void *into);
+/* The number of some bytes: their place in a dictionary, in which they are put; -1: an exception is set. */
+int32_t numbered(PyObject *known, const uint8_t *bytes, Py_ssize_t size);
+PyObject *batches_read(PyObject *module, PyObject *arguments);
+PyObject *names_read(PyObject *module, PyObject *arguments); /* names.c */
 
 /* How the packets of a connection begin in a segment, and where each side's bytes are. */
 typedef struct {

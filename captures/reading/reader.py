@@ -1,16 +1,17 @@
 """One capture file, opened for reading: its index, and exchanges read back by their records."""
 
 import fcntl
+import mmap
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ...decoder import Exchange, decode_request_header
 from ...decoder.connection.exchange import BrokerLeg
 from ..foreign.index_builder import ForeignIndex
 from ..pcap.packet_comments import MARK
-from ..pcap.pcapng import CaptureReader
+from ..pcap.pcapng import LINKTYPE_ETHERNET, CaptureReader
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.sources import CaptureSource, ReadProgress
 from ..recording.index import (
@@ -30,6 +31,7 @@ from ..recording.index import (
 from . import reindex
 
 if TYPE_CHECKING:
+    from ..recording.bulk_frames import PlacedFrames
     from ..recording.names import NameTable, SegmentNames
 
 SUFFIXES = (".pcapng", ".pcapng.part", ".pcap", ".cap", ".pcapng.gz", ".pcap.gz", ".cap.gz", ".pcapng.zst", ".pcap.zst")
@@ -309,6 +311,19 @@ class CaptureFile:
         if notes:
             marks.notes = notes
         return exchange
+
+    def frames(self, records: Any) -> "PlacedFrames | None":
+        """The frames of these index records, a numpy array; None if they are gone. Needs the accelerator."""
+        from ..recording.bulk_frames import gathered, in_segment  # with numpy
+
+        if self.was_removed:
+            return None
+        if self._foreign is not None:
+            pieces = self._foreign.pieces
+            return gathered(records, lambda place, size: pieces.read(self._file, place, size))
+        if (self._reader.order, [each.linktype for each in self._reader.interfaces[:1]]) != ("<", [LINKTYPE_ETHERNET]):
+            return None
+        return in_segment(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ), records)
 
     def _legs(self, record: Record) -> list[LegFrame]:
         """The broker-leg frames of an exchange; a correlation id may come again, so only those around it."""

@@ -7,8 +7,8 @@ import struct
 import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
 from ...decoder import Exchange, Topics
 from ...decoder.connection.api_versions import PeerInfo
@@ -17,6 +17,7 @@ from ...decoder.filter import ColumnTest, Filter, Layout, Need
 from ...decoder.filter.names import NONE_ID, UNKNOWN_ID
 from ...decoder.filter.names import apis as naming_apis
 from ...decoder.schema import facts
+from ..native.accelerator import native
 from ..recording.index import (
     CARRIED,
     CHANGED,
@@ -33,6 +34,9 @@ from ..recording.index import (
 from ..recording.names import NameTable, SegmentNames
 from .capture import Capture, Row
 
+if TYPE_CHECKING:
+    from ..recording.bulk_names import BulkNames
+
 LAYOUT = Layout(
     Record._fields,
     STATE_MASK,
@@ -40,6 +44,8 @@ LAYOUT = Layout(
     {"undecoded": UNDECODED, "cut": CUT, "changed": CHANGED, "noted": NOTED, "carried": CARRIED, "surplus": SURPLUS},
 )
 _FIRST_BLOCK, _BLOCK = 1 << 12, 1 << 18
+_FEW = 16
+"""Exchanges whose names are learned one by one."""
 _API_VERSIONS = facts.api_key("ApiVersions")
 
 
@@ -99,7 +105,7 @@ class Selection:
     """A filter over a capture. Knows the whole capture's topic ids and clients' software, where the filter asks for
     them; what a live recording adds is known after `Capture.refresh`.
 
-    `decoded` counts the exchanges that had to be read.
+    `decoded` counts the exchanges that had to be read, if only for the names that decide.
     """
 
     def __init__(self, capture: Capture, wanted: Filter, vector: bool | None = None, *, topics: bool = False) -> None:
@@ -111,6 +117,7 @@ class Selection:
         self.topics = self._table.topics if self._topics else Topics()
         self.decoded = 0
         self._vector = has_numpy() if vector is None else vector
+        self._in_bulk = self._vector and native is not None
         self._abouts: dict[str, dict[int, PeerInfo]] = {}
         self._learned = 0
         self._tests: dict[int, tuple[tuple[object, ...], ColumnTest | None]] = {}
@@ -148,6 +155,9 @@ class Selection:
             base = starts[segment]
             test, names = self._test(segment), self._names(segment)
             for low, high in _blocks(first - base, behind - base, newest_first):
+                if names is not None and test is not None:
+                    learned = self._learn_names(segment, names, self._undecided(test, names, low, high))
+                    self.decoded += learned if self.filter.names_decide else 0
                 numbers, unread = self._candidates(test, names, low, high, base)
                 if newest_first:
                     numbers = reversed(numbers if isinstance(numbers, Sequence) else list(numbers))
@@ -178,6 +188,61 @@ class Selection:
             unknown = None if ids is None else found[numpy.frombuffer(ids, "u4")[found] == UNKNOWN_ID]
             unread = None if unknown is None else frozenset((unknown + (base + low)).tolist())
         return numbers, () if self.filter.columns_only else rows if unread is None else unread
+
+    def _undecided(self, test: ColumnTest, names: SegmentNames, low: int, high: int) -> Any:
+        """The records that the index lets through and whose names are not known; none where it is done record by record."""
+        if not self._in_bulk:
+            return ()
+        import numpy
+
+        unknown = (numpy.frombuffer(names.ids, "u4")[low:high] == UNKNOWN_ID).nonzero()[0]
+        return unknown[test.mask(low, high)[unknown]] + low if len(unknown) >= _FEW else ()
+
+    def _learn_names(self, segment: int, names: SegmentNames, numbers: Any) -> int:
+        """Remember the names of these records, as far as the accelerator finds them; of how many."""
+        if len(numbers) < _FEW:
+            return 0
+        from ..recording.bulk_frames import chunks
+
+        file = self.capture.segments[segment]
+        records = file.index.array()[numbers]
+        sizes = records["request_size"].astype("i8") + records["response_size"]
+        learned = names.learned
+        for some in chunks(numbers, sizes):
+            placed = file.frames(file.index.array()[some])
+            if placed is not None:
+                self._bulk_names.learn(names, file.index, some, placed)
+        return names.learned - learned
+
+    def knows_names(self) -> bool:
+        """Whether all names that the filter asks for are known, of exchanges that can be decoded: then it decides at once."""
+        keys = self.filter.apis()
+        wanted = naming_apis() if keys is None else naming_apis() & keys
+        for segment, file in enumerate(self.capture.segments):
+            names, stop = self._names(segment), self.capture.starts[segment + 1] - self.capture.starts[segment]
+            if names is None:
+                return False
+            ids = names.ids[:stop]
+            if UNKNOWN_ID not in ids:
+                continue
+            if self._vector:
+                import numpy
+
+                records = file.index.array()[:stop]
+                records = records[(numpy.frombuffer(ids, "u4") == UNKNOWN_ID) & (records["flags"] & UNDECODED == 0)]
+                if numpy.isin(records["api_key"], list(wanted)).any():
+                    return False
+            else:
+                each = zip(ids, IndexColumns(file.index).tuples(("api_key", "flags"), 0, stop), strict=True)
+                if any(known == UNKNOWN_ID and not flags & UNDECODED and key in wanted for known, (key, flags) in each):
+                    return False
+        return True
+
+    @cached_property
+    def _bulk_names(self) -> BulkNames:
+        from ..recording.bulk_names import BulkNames
+
+        return BulkNames(self._table)
 
     def count(self, start: int = 0, stop: int | None = None) -> int:
         """The number of rows that the filter selects."""
@@ -260,26 +325,36 @@ class Selection:
         """Read the few exchanges that name topic ids, clients and brokers."""
         stop = self.capture.starts[-1]
         if self._topics and self._table.learned < stop:
-            for segment, within in self._of_apis(NAMING_APIS, self._table.learned):
-                record = self.capture.segments[segment].index.record(within)
-                names = self._names(segment)
-                if names is not None and names.ids[within] != UNKNOWN_ID:
-                    self.topics.add(names.sets[names.ids[within]].taught)
-                    continue
-                exchange = self.capture.segments[segment].exchange(record)
-                self.topics.learn(exchange)
-                if names is not None:
-                    names.learn(within, exchange, record)
+            for segment, found in self._of_apis(NAMING_APIS, self._table.learned):
+                self._learn_topics(segment, found)
             self._table.learned = stop
         if Need.CONNECTION in self.filter.needs and self._learned < stop:
-            for segment, within in self._of_apis({_API_VERSIONS}, self._learned):
-                exchange = self.capture.exchange(self.capture.starts[segment] + within)
+            for segment, found in self._of_apis({_API_VERSIONS}, self._learned):
                 peer_infos = self._abouts.setdefault(self._recording(segment), {})
-                peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
+                for within in found:
+                    exchange = self.capture.exchange(self.capture.starts[segment] + within)
+                    peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
             self._learned = stop
 
-    def _of_apis(self, keys: Collection[int], start: int) -> Iterator[tuple[int, int]]:
-        """(segment, record) of the exchanges of these APIs, from row `start` on."""
+    def _learn_topics(self, segment: int, found: list[int]) -> None:
+        """Take the names of topic ids from these records."""
+        names, file = self._names(segment), self.capture.segments[segment]
+        if names is not None and self._in_bulk:
+            import numpy
+
+            self._learn_names(segment, names, numpy.array([each for each in found if names.ids[each] == UNKNOWN_ID], "i8"))
+        for within in found:
+            if names is not None and names.ids[within] != UNKNOWN_ID:
+                self.topics.add(names.sets[names.ids[within]].taught)
+                continue
+            record = file.index.record(within)
+            exchange = file.exchange(record)
+            self.topics.learn(exchange)
+            if names is not None:
+                names.learn(within, exchange, record)
+
+    def _of_apis(self, keys: Collection[int], start: int) -> Iterator[tuple[int, list[int]]]:
+        """The records of these APIs, from row `start` on, by segment."""
         for segment, file in enumerate(self.capture.segments):
             base, behind = self.capture.starts[segment : segment + 2]
             first, end = max(start - base, 0), behind - base
@@ -292,7 +367,7 @@ class Selection:
             else:
                 each = IndexColumns(file.index).tuples(("api_key",), first, end)
                 found = [number for number, (key,) in enumerate(each, first) if key in keys]
-            yield from ((segment, within) for within in found)
+            yield segment, found
 
 
 def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,6 @@ per exchange. `barnabas index --names` saves it beside closed segments, as `NAME
 from __future__ import annotations
 
 import json
-import os
 import struct
 import sys
 import zlib
@@ -17,6 +16,7 @@ from typing import Any
 
 from ...decoder import Exchange, Topics
 from ...decoder.filter.names import NONE, NONE_ID, UNKNOWN_ID, Names, names_of
+from ..pcap.atomic_file import replacing
 from ..pcap.regular_files import open_file
 from .index import HEADER, UNDECODED, Index, Record, names_path
 
@@ -104,16 +104,8 @@ class SegmentNames:
         stored = {"release": _RELEASE, "sets": [_packed(self.sets[number]) for number in used]}
         ids = _little(array("I", [local[number] for number in self.ids])).tobytes()
         data = index.head.pack() + ids + json.dumps(stored, separators=(",", ":")).encode()
-        path = names_path(segment)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with open(file, "wb") as out:
-                out.write(_HEADER.pack(_MAGIC, _VERSION, zlib.crc32(data), data[: HEADER.size]) + data[HEADER.size :])
-            part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
+        with replacing(names_path(segment)) as file:
+            file.write(_HEADER.pack(_MAGIC, _VERSION, zlib.crc32(data), data[: HEADER.size]) + data[HEADER.size :])
         self.learned = 0
 
 

@@ -1,4 +1,4 @@
-"""The tables `batches` and `throttles` of a sound segment, many exchanges at a time: frames found by NumPy, rows made by C.
+"""The tables `batches` and `throttles` of a sound segment, many exchanges at a time: rows made by C.
 
 `body_tables.batch_rows` and `throttle_rows` are the reference, and read what the accelerator finds odd, and messages whose
 plan is not of the usual form (names before what they name, nothing of it in tags). Why there is a second way: of a recording
@@ -10,7 +10,7 @@ tests/captures/tables/test_bulk_batches.py holds both to the same rows.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,16 +18,15 @@ import crc32c
 
 from ...decoder import Topics
 from ...decoder.codec.plan import StructPlan, plan
-from ...decoder.errors import DecodeError
 from ...decoder.native.accelerator import description
 from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.records import codecs
 from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, TRANSACTIONAL
 from ...decoder.schema import facts
 from ..native.accelerator import native
-from ..pcap.packets import MAX_PAYLOAD
 from ..reading.context import Origin
-from ..recording.index import CARRIED, CHANGED, CUT, NOTED, SURPLUS, UNDECODED, Index
+from ..recording.bulk_frames import FrameReaders, Way, in_segment
+from ..recording.index import SURPLUS, UNDECODED, Index
 from . import bodies
 from .body_tables import BATCHES, RECORD_API_KEYS, THROTTLE_TIME, THROTTLES, has_throttle_time
 from .columns import Column, numpy, pyarrow, schema_of
@@ -46,60 +45,9 @@ ROW = (
     *((name, "u1") for name in ("magic", "attributes", "cut", "unused")),
 )
 """A row as captures/native/batches.c writes it."""
-_FRAME = (("start", "i8"), ("size", "i4"), ("reader", "i4"))
 _TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _HIGH_WATERMARK, _AREA = range(7)
 _NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION, bodies.HIGH_WATERMARK: _HIGH_WATERMARK}
 _PRODUCE = facts.api_key("Produce")
-_PLAIN = 44
-"""Bytes of a block around its packet, where it has no comment: header, direction, end of the options, length."""
-_PACKET, _ETHERNET = 28, 14
-_ODD = CARRIED | CHANGED | CUT | NOTED
-_CHUNK = 8 << 20
-"""Bytes of frames that are taken at once: the smallest batch has 61, so their rows are few as well."""
-
-HalfConversation = tuple[Any, bool, int, int, int]
-"""The accelerator's reader, whether it is a request, header version, API key and version."""
-
-
-def chunks(numbers: Any, sizes: Any) -> Iterator[Any]:
-    """The exchanges `numbers` in pieces, of `sizes` bytes each, of about `_CHUNK`."""
-    np = numpy()
-    piece = np.cumsum(sizes, dtype=np.int64) // _CHUNK
-    yield from np.split(numbers, np.flatnonzero(np.diff(piece)) + 1)
-
-
-def frame_places(data: mmap.mmap, records: Any) -> tuple[Any, Any, Any]:
-    """Of these index records of a sound segment, whose bytes are `data`: whether each of their frames is one packet, whole
-    and without a comment; where the request begins, and where the response does, behind their 4 size bytes. -1: there is none.
-    """
-    requests, fit = _begins(data, records["request_offset"], records["request_size"])
-    responses, fit_too = _begins(data, records["response_offset"], records["response_size"])
-    return (records["flags"] & _ODD == 0) & fit & fit_too, requests, responses
-
-
-def _begins(data: mmap.mmap, offsets: Any, sizes: Any) -> tuple[Any, Any]:
-    """Where frames begin (-1: there is none), and for which the packet has the same size as the index."""
-    np, there = numpy(), offsets >= 0
-    octets = np.frombuffer(data, np.uint8)
-
-    def number(at: Any, big: bool = False) -> Any:
-        found = 0
-        for byte in range(4):
-            found = found | octets[at + byte].astype(np.int64) << 8 * (3 - byte if big else byte)
-        return found
-
-    begins = np.full(len(offsets), -1, np.int64)
-    at = np.flatnonzero(there & (offsets < len(octets) - (_PACKET + _ETHERNET + 60 + 60 + 4)))
-    offset, size = offsets[at], sizes[at].astype(np.int64)
-    length, captured = number(offset + 4), number(offset + 20)
-    ip = offset + _PACKET + _ETHERNET
-    tcp = ip + np.where(octets[ip] >> 4 == 6, 40, (octets[ip] & 15).astype(np.int64) * 4)
-    begin = tcp + (octets[tcp + 12] >> 4).astype(np.int64) * 4 + 4
-    fits = (length == _PLAIN + (captured + 3 & ~3)) & (number(offset + 24) == captured)
-    fits &= (size + 4 <= MAX_PAYLOAD) & (begin + size <= offset + _PACKET + captured)
-    fits &= number(begin - 4, big=True) == size
-    begins[at[fits]] = begin[fits]
-    return begins, ~there | (begins >= 0)
 
 
 class BulkReader:
@@ -110,36 +58,22 @@ class BulkReader:
     ) -> None:
         self._data, self._index, self._origin, self._topics = data, index, origin, topics
         self._columns = {each.table.name: each.columns for each in options}
-        self._ways: list[HalfConversation] = []
-        self._known: dict[tuple[bool, int, int], int] = {}
+        areas, throttled = (name in self._columns for name in TABLES)
+        self._readers = FrameReaders(lambda request, key, version: _way(request, key, version, areas, throttled))
 
     def read(self, numbers: Any) -> tuple[dict[str, tuple[Any, Any]], Any]:
         """Of the exchanges `numbers`: by table, the `pyarrow.RecordBatch` of the rows and the exchange of each; and the
         exchanges that are left to the reference."""
         np = numpy()
         records = self._index.array()[numbers]
-        plain, *there = frame_places(self._data, records)
-        read, left = [np.empty(0)] * 2, ~plain | (records["flags"] & (UNDECODED | SURPLUS) != 0)
-        for side in (0, 1):
-            read[side] = self._readers(records, side == 0)
-            left |= (there[side] >= 0) & (read[side] == _UNREADABLE)
-        frames, owners, requests = [], [], []
-        for side, name in ((0, "request_size"), (1, "response_size")):
-            of = np.flatnonzero(~left & (there[side] >= 0) & (read[side] >= 0))
-            frame = np.empty(len(of), np.dtype(list(_FRAME)))
-            frame["start"], frame["size"], frame["reader"] = there[side][of], records[name][of], read[side][of]
-            frames.append(frame)
-            owners.append(of)
-            requests.append(np.full(len(of), side == 0))
-        owner = np.concatenate(owners)
-        order = np.argsort(owner, kind="stable")  # of an exchange, the request first
-        owner, request, frame = owner[order], np.concatenate(requests)[order], np.concatenate(frames)[order]
+        found = self._readers.frames(records, in_segment(self._data, records), UNDECODED | SURPLUS)
+        owner, request, left = found.owners, found.requests, found.left
         topics: dict[bytes, int] = {}
         topic_ids: dict[bytes, int] = {}
         assert native is not None
-        found = native.batches(self._data, frame, tuple(self._ways), topics, topic_ids)
+        made_rows = native.batches(self._data, found.frames, self._readers.ways, topics, topic_ids)
         rows, throttled, odd = (
-            np.frombuffer(data, kind) for data, kind in zip(found, (list(ROW), "i4", "?"), strict=True)
+            np.frombuffer(data, kind) for data, kind in zip(made_rows, (list(ROW), "i4", "?"), strict=True)
         )
         left[owner[odd]] = True
         made = {}
@@ -156,34 +90,9 @@ class BulkReader:
             made[name] = _batch(batch, columns), numbers[at]
         return made, numbers[left]
 
-    def _readers(self, records: Any, request: bool) -> Any:
-        """For each record the number of its way; `_NEEDLESS`, `_UNREADABLE`."""
-        np = numpy()
-        both = records["api_key"].astype(np.int64) << 16 | records["api_version"].astype(np.int64) & 0xFFFF
-        different, which = np.unique(both, return_inverse=True)
-        found = [self._reader(request, int(each) >> 16, int(each) & 0xFFFF) for each in different]
-        return np.array(found, np.int32)[which.reshape(-1)]
-
-    def _reader(self, request: bool, api_key: int, api_version: int) -> int:
-        key = request, api_key, api_version
-        if key not in self._known:
-            try:
-                way = _way(request, api_key, api_version, *(name in self._columns for name in TABLES))
-            except DecodeError:  # a version that is not known
-                way = None
-            if isinstance(way, tuple):
-                self._ways.append(way)
-            self._known[key] = (
-                _UNREADABLE if way is None else len(self._ways) - 1 if isinstance(way, tuple) else _NEEDLESS
-            )
-        return self._known[key]
-
-
-_NEEDLESS, _UNREADABLE = -1, -2
-
 
 @cache
-def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: bool) -> HalfConversation | bool | None:
+def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: bool) -> Way | bool | None:
     """The reader of such messages; False: they need not be read; None: their plan is not of the usual form."""
     kind = "request" if request else "response"
     of, sinks = plan(kind, api_key, api_version), dict[str, int]()

@@ -40,6 +40,7 @@ from ..reading.events import EventReader
 from ..reading.reader import CaptureFile, RequestKey
 from ..reading.segment_map import IndexMismatch, SegmentMap
 from ..reading.selection import Selection
+from ..recording.bulk_frames import chunks
 from ..recording.index import CLOSED, CONTINUED
 from . import bulk_batches
 from .body_tables import BATCHES, ERRORS, GROUP_APIS, GROUPS, RECORD_API_KEYS, RECORDS, THROTTLES
@@ -315,7 +316,7 @@ class _BodyTables:
         np, pa, index = numpy(), pyarrow(), self._file.index
         reader = bulk_batches.BulkReader(data, index, self._origin, tables, self._selection.topics)
         records = index.array()[needed]
-        for some in bulk_batches.chunks(needed, records["request_size"].astype(np.int64) + records["response_size"]):
+        for some in chunks(needed, records["request_size"].astype(np.int64) + records["response_size"]):
             made, left = reader.read(some)
             parts = {name: ([batch], [owners]) for name, (batch, owners) in made.items()}
             for number in left:

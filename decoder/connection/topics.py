@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from ..codec.message import MessagePair
+from ..codec.plan import Plan
 from ..codec.project import values_at
 from ..schema import facts
 
@@ -15,6 +17,16 @@ NAMING_APIS = frozenset(_KEYS)
 """The APIs whose responses name topics beside their ids."""
 
 
+@cache
+def naming_paths(of: Plan) -> tuple[str, ...]:
+    """The paths of a response's topic names and ids; empty if it has no such pairs."""
+    path = _KEYS.get(of.api_key) if of.kind == "response" else None
+    struct = next((field.struct for field in of.root.fields if field.name == path), None)
+    if struct is None or not {"name", "topic_id"} <= {field.name for field in struct.fields}:
+        return ()
+    return f"{path}.name", f"{path}.topic_id"
+
+
 class Topics:
     """Topic names by id. Many connections to the same cluster may share one. `names`: those that are known, by id."""
 
@@ -23,14 +35,11 @@ class Topics:
 
     def learn(self, exchange: MessagePair) -> None:
         """Take the names and ids from a response."""
-        path = _KEYS.get(exchange.api_key)
-        message = exchange.response_message if path is not None and exchange.response is not None else None
-        if path is None or message is None:
+        message = exchange.response_message if exchange.api_key in _KEYS and exchange.response is not None else None
+        paths = naming_paths(message.plan) if message is not None else ()
+        if message is None or not paths:
             return
-        struct = next((f.struct for f in message.plan.root.fields if f.name == path), None)
-        if struct is None or not {"name", "topic_id"} <= {f.name for f in struct.fields}:
-            return
-        names, ids = values_at(message.plan, message.frame, message.body_start, (f"{path}.name", f"{path}.topic_id"))
+        names, ids = values_at(message.plan, message.frame, message.body_start, paths)
         self._names.update((i, n) for n, i in zip(names, ids, strict=True) if n and any(i))
 
     def add(self, names: Iterable[tuple[bytes, str]]) -> None:

@@ -33,6 +33,8 @@ RECORD_FIELDS = frozenset({"codec", "magic", "records"})
 COORDINATOR_KEYS = {0: "group", 1: "txn"}
 """What FindCoordinator asks for, by its key type (KIP-98)."""
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
+COORDINATOR_PATHS = ("key_type", "key", "coordinator_keys", "coordinators.key")
+"""The fields of its request and its response with these keys, and their type."""
 
 
 class TopicPartition(NamedTuple):
@@ -140,10 +142,17 @@ def topic_partitions_of(of: Plan) -> Callable[[Values], Iterator[TopicPartition]
     return _struct(of.root, False)
 
 
-def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[TopicPartition]] | None:
-    """A generator function over a struct's values: ``(values, topic, topic id, topic's error)``."""
-    name = identity = error = partition = None
-    several: list[int] = []
+class _TopicFields(NamedTuple):
+    """Where a struct itself names topics: the positions of its topic name, its topic id, and its lists of names."""
+
+    name: int | None
+    identity: int | None
+    listed: tuple[int, ...]
+
+
+@cache
+def _topic_fields(struct: StructPlan) -> _TopicFields:
+    name = identity = None
     listed: list[int] = []
     for number, field in enumerate(struct.fields):
         if field.entity == "topicName" and field.type == "string":
@@ -153,6 +162,24 @@ def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[TopicP
                 name = number
         elif field.name == "topic_id" and field.type == "uuid" and not field.array:
             identity = number
+    return _TopicFields(name, identity, tuple(listed))
+
+
+def topic_paths(struct: StructPlan, prefix: str = "") -> Iterator[str]:
+    """The paths (without indexes) of a struct that name topics: all that is needed for those of its `topic_partitions_of`."""
+    found = _topic_fields(struct)
+    for number, field in enumerate(struct.fields):
+        if number in (found.name, found.identity, *found.listed):
+            yield prefix + field.name
+        if field.struct is not None:
+            yield from topic_paths(field.struct, f"{prefix}{field.name}.")
+
+
+def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[TopicPartition]] | None:
+    """A generator function over a struct's values: ``(values, topic, topic id, topic's error)``."""
+    error = partition = None
+    several: list[int] = []
+    name, identity, listed = _topic_fields(struct)
     introduces = name is not None or identity is not None
     inside = in_topic or introduces
     for number, field in enumerate(struct.fields):

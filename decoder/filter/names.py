@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
+from ..codec.plan import Plan, field_paths
 from ..connection.exchange import Exchange
-from ..connection.topics import NAMING_APIS, Topics
+from ..connection.topics import NAMING_APIS, Topics, naming_paths
 from . import analysis, entities, evaluate, values
 from .entities import TopicPartition
 from .language import tree
@@ -63,6 +64,18 @@ def names_of(exchange: Exchange) -> Names:
         tuple(dict.fromkeys(values.MANY["txn"](exchange))) if key in apis("txn") else (),
         tuple(taught.names.items()),
     )
+
+
+@cache
+def paths(of: Plan) -> tuple[str, ...] | None:
+    """The paths (without indexes) of a message's fields that decide its part of the names: exchanges of the same APIs and versions
+    with the same values there, in the same order, have the same `Names`. None: some of the fields are in tags, which may be absent."""
+    found = {*entities.topic_paths(of.root), *naming_paths(of), *entities.paths_of(of, "group"), *entities.paths_of(of, "txn")}
+    if of.api_key == entities.FIND_COORDINATOR:
+        found.update(entities.COORDINATOR_PATHS)
+    known = {path: field for path, field, _ in field_paths(of.root)}
+    steps = {path[:end] for path in found & known.keys() for end in (*(at for at, sign in enumerate(path) if sign == "."), None)}
+    return None if any(known[step].tag is not None for step in steps) else tuple(sorted(found & known.keys()))
 
 
 def function(node: tree.Node, topics: Topics | None) -> Callable[[Names], bool]:

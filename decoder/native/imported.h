@@ -12,6 +12,7 @@ int bad(void) { return decoder_api->bad(); }
 int read_uvarint(Cursor *cursor, uint64_t *value) { return decoder_api->read_uvarint(cursor, value); }
 int is_text(const uint8_t *text, Py_ssize_t size) { return decoder_api->is_text(text, size); }
 int project_struct(const Struct *plan, Cursor *cursor) { return decoder_api->project_struct(plan, cursor); }
+int project_pass(const Field *field, Cursor *cursor) { return decoder_api->project_pass(field, cursor); }
 int in_flight_grow(InFlightQueue *queue, size_t entry) { return decoder_api->in_flight_grow(queue, entry); }
 
 /* What another extension offers in its attribute `api`, a struct that begins with its own size. NULL: an exception is set. */

@@ -224,7 +224,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, methods, NULL, NULL, NULL, NULL};
 
 static DecoderApi api = {
-    .size = sizeof api, .bad = bad, .read_uvarint = read_uvarint, .is_text = is_text, .project_struct = project_struct,
+    .size = sizeof api, .bad = bad, .read_uvarint = read_uvarint, .is_text = is_text, .project_struct = project_struct, .project_pass = project_pass,
     .in_flight_grow = in_flight_grow,
 };
 

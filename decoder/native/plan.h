@@ -55,6 +55,7 @@ typedef struct Cursor {
 PyObject *read_struct(const Struct *plan, Cursor *cursor);
 PyObject *read_field(const Field *field, Cursor *cursor);
 int project_struct(const Struct *plan, Cursor *cursor);
+int project_pass(const Field *field, Cursor *cursor); /* its bytes, checked, without a value */
 PyObject *read_one(const Struct *plan, Py_ssize_t number, Cursor *cursor); /* a field that is not tagged; those before it are passed over */
 
 int bad(void);
@@ -95,6 +96,7 @@ typedef struct {
     int (*read_uvarint)(Cursor *cursor, uint64_t *value);
     int (*is_text)(const uint8_t *text, Py_ssize_t size);
     int (*project_struct)(const Struct *plan, Cursor *cursor);
+    int (*project_pass)(const Field *field, Cursor *cursor);
     int (*in_flight_grow)(struct InFlightQueue *queue, size_t entry);
 } DecoderApi;
 

@@ -215,6 +215,8 @@ int project_struct(const Struct *plan, Cursor *c) {
     return !plan->flexible || tagged(plan, c, 1);
 }
 
+int project_pass(const Field *field, Cursor *c) { return pass_field(field, c); }
+
 PyObject *read_one(const Struct *plan, Py_ssize_t number, Cursor *c) {
     if (number < 0 || number >= plan->untagged) {
         bad();

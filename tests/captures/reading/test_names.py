@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -212,6 +213,46 @@ def test_a_folder_that_cannot_be_written_to(recording: Path) -> None:
     with pytest.raises(IsADirectoryError):
         know(recording)
     assert sorted(recording.iterdir()) == before
+
+
+def test_what_a_killed_command_left_behind_is_removed(recording: Path) -> None:
+    name = next(recording.glob("*.pcapng")).with_suffix(".names").name
+    old, new, other = recording / f".{name}.abc.part", recording / f".{name}.xyz.part", recording / ".other.names.abc.part"
+    for path in (old, new, other):
+        path.write_bytes(b"BRNB")
+    for path in (old, other):
+        os.utime(path, (1, 1))
+    know(recording)
+    assert not old.exists() and new.exists() and other.exists()
+    assert {path.name for path in recording.glob(".*")} == {new.name, other.name}
+
+
+def test_a_link_and_a_pipe_in_the_place_of_names_are_replaced(recording: Path, tmp_path: Path) -> None:
+    first, second = (path.with_suffix(".names") for path in sorted(recording.glob("*.pcapng"))[:2])
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    first.symlink_to(tmp_path / "theirs")
+    os.mkfifo(second)
+    know(recording)
+    assert (tmp_path / "theirs").read_bytes() == b"theirs"
+    assert first.is_file() and not first.is_symlink() and second.is_file()
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_a_filter_knows_whether_it_has_to_read(recording: Path, vector: bool) -> None:
+    with open_capture(recording) as capture:
+
+        def knows(text: str) -> bool:
+            return Selection(capture, compile(text), vector).knows_names()
+
+        assert not knows("topic == orders") and not knows("api == Heartbeat and group == stock")
+        list(Selection(capture, compile("api == Heartbeat and group == x"), vector).rows())
+        assert knows("api == Heartbeat and group == stock") and not knows("topic == orders")
+        list(Selection(capture, compile("not topic"), vector).rows())
+        assert knows("topic == orders") and knows("group != x")
+        assert any(row.undecoded for row in capture.rows())
+        capture.save_names()
+    with open_capture(recording) as capture:
+        assert knows("topic == orders")
 
 
 def test_the_file_goes_with_its_segment_and_its_index(recording: Path) -> None:

@@ -27,7 +27,9 @@ from barnabas.captures.foreign.scan import Scanner
 from barnabas.captures.foreign.skim import Skimmer
 from barnabas.captures.native.accelerator import native as recording
 from barnabas.captures.pcap.packets import ACK, SYN, build
+from barnabas.captures.pcap.packets import block as packet_block
 from barnabas.captures.pcap.sources import CaptureSource
+from barnabas.captures.recording import bulk_names
 from barnabas.captures.recording.index import RECORD, IndexEncoder
 from barnabas.captures.recording.native_recorder import shape
 from barnabas.captures.recording.segment import check as faults
@@ -138,8 +140,8 @@ def indexing_records() -> tuple[Step, Callable[[], Any]]:
     return lambda: [records.RecordIndex(found).span(n) for n in range(5)], nothing
 
 
-def produce(number: int, size: int = 10) -> bytes:
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": encode_batch([Record(0, 1, None, bytes(size))])}]}]
+def produce(number: int, size: int = 10, topic: str = "t") -> bytes:
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": encode_batch([Record(0, 1, None, bytes(size))])}]}]
     frame = decoder.encode_request(PRODUCE, 9, {"acks": -1, "topic_data": data}, correlation_id=number, client_id="c")
     return with_size(frame)
 
@@ -182,6 +184,24 @@ def packing_rows() -> tuple[Step, Callable[[], Any]]:
     places = b"".join(struct.pack("=qii", sum(map(len, frames[:n])), len(frame), 0) for n, frame in enumerate(frames))
     way = bulk_batches._way(True, PRODUCE, 9, True, True)
     return lambda: recording.batches(b"".join(frames), places, (way,), {}, {}), nothing
+
+
+def finding_names() -> tuple[Step, Callable[[], Any]]:
+    """The names of three Produce requests that are packets of a segment, the last of which has the name of the first."""
+    frames = [produce(number, 20, topic)[4:] for number, topic in enumerate(("t", "u" * 600, "t"))]
+    ends = (("10.0.0.1", 40000), ("10.0.0.2", 9092))
+    blocks = [packet_block(*ends, 1, 1, ACK, with_size(frame), 0, 0, 5, 1) for frame in frames]
+    data = b"".join(blocks)
+    offsets = struct.pack("=3q", *(sum(map(len, blocks[:n])) for n in range(3)))
+    sizes = struct.pack("=3I", *map(len, frames))
+    way = bulk_names._way(True, PRODUCE, 9)
+
+    def step() -> Any:
+        starts = struct.unpack("=3q", recording.frames(data, offsets, sizes))
+        places = b"".join(struct.pack("=qii", start, len(frame), 0) for start, frame in zip(starts, frames, strict=True))
+        return starts, recording.names(data, places, struct.pack("=3i", 0, 1, 2), 3, (way,), {})
+
+    return step, nothing
 
 
 class Entry:
@@ -425,6 +445,7 @@ SCENARIOS: dict[str, Scenario] = {
     "queueing": queueing,
     "scanning node endpoints": scanning_node_endpoints,
     "packing rows": packing_rows,
+    "finding names": finding_names,
 }
 
 

@@ -70,7 +70,9 @@ def check(
     ],
 ) -> None:
     """Validate a filter, and show what has to be read to evaluate it."""
-    typer.echo(f"ok: {_reads(compiled(expression))}")
+    wanted = compiled(expression)
+    once = "; once, as names are remembered" if wanted.has_names and wanted.names_decide else ""
+    typer.echo(f"ok: {_reads(wanted)}{once}")
 
 
 @app.command("try")

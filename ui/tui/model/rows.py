@@ -340,11 +340,15 @@ def row_finder(capture: Capture, text: str) -> RowFinder:
     return find
 
 
-def is_slow(text: str) -> bool:
-    """Whether messages have to be decoded to decide it."""
+def is_slow(text: str, capture: Capture) -> bool:
+    """Whether messages of a capture have to be decoded to decide a filter."""
+    from ....captures.reading.selection import Selection
     from ....decoder.filter import compile
 
-    return not compile(text).columns_only
+    wanted = compile(text)
+    if wanted.columns_only or not (wanted.names_decide and capture.has_frames):
+        return not wanted.columns_only
+    return not Selection(capture, wanted).knows_names()
 
 
 class RowTints:

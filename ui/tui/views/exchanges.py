@@ -58,8 +58,11 @@ class ExchangesScreen(View):
             self.list.source.info = self._info_text
             self.call_after_refresh(self._load_infos)
         self.list.source.tint_of = self._row_tints()
-        self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters)
+        self.titles, self.bar = ColumnTitles(self.list), FilterBar(settings.filters, self._is_slow)
         return self.bar, self.titles, self.list
+
+    def _is_slow(self, wanted: str) -> bool:
+        return is_slow(wanted, self.capture)
 
     def _load_infos(self) -> None:
         """Once the first rows are there: what reads messages takes a while to import."""
@@ -411,7 +414,7 @@ class ExchangesScreen(View):
         except FilterError as fault:
             self.notify(visible(str(fault)), severity="error", timeout=4)
             return
-        if text and not self.capture.has_frames and is_slow(text):
+        if text and not self.capture.has_frames and is_slow(text, self.capture):
             self.notify("This filter needs messages, but a feed has summaries only.", severity="error", timeout=4)
             return
         text = self._with_errors(text)

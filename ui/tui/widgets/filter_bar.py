@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -139,9 +140,11 @@ class FilterBar(Vertical):
             super().__init__()
             self.what, self.step = what, step
 
-    def __init__(self, saved: dict[str, str]):
+    def __init__(self, saved: dict[str, str], is_slow: Callable[[str], bool]):
+        """`is_slow`: whether messages have to be decoded to decide a filter."""
         super().__init__()
         self.saved, self.mode = saved, "filter"
+        self._is_slow = is_slow
         self.history = FilterHistory()
         self.input, self.hints = FilterInput(id="filter", placeholder="api == Produce and err"), Hints()
         self.fault: FilterError | None = None
@@ -189,10 +192,8 @@ class FilterBar(Vertical):
         if event.value != self._setting:
             self._chosen = -1
         self._setting = "\0"
-        from ..model.rows import is_slow
-
         wanted = self._hint()
-        if wanted is not None and self.mode == "filter" and self.open and not (wanted and is_slow(wanted)):
+        if wanted is not None and self.mode == "filter" and self.open and not (wanted and self._is_slow(wanted)):
             self.post_message(self.Changed(self.input.value.strip()))
 
     @on(Input.Submitted, "#filter")
@@ -232,8 +233,6 @@ class FilterBar(Vertical):
 
     def _hint(self) -> str | None:
         """Show the fault or the completions. Returns the filter that the text means, None if it is not valid."""
-        from ..model.rows import is_slow
-
         text = self.input.value
         wanted, self.fault = self._resolved(text)
         if not self.open:
@@ -250,7 +249,7 @@ class FilterBar(Vertical):
             else:
                 lines.append([(" " * (where - len(message) - 1), ""), (f"{message} ", "error"), (caret, "error")])
         elif wanted:
-            slow = "  decodes messages: Enter begins" if is_slow(wanted) and self.mode == "filter" else ""
+            slow = "  decodes messages: Enter begins" if self.mode == "filter" and self._is_slow(wanted) else ""
             word = f"  a word in API, client or error: {visible(wanted)}" if wanted != text.strip() else ""
             lines.append([(" ok", "ok"), (slow or word, "muted")])
         first = max(0, min(self._chosen - CANDIDATES + 2, len(self._candidates) - CANDIDATES))

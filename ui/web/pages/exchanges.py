@@ -144,7 +144,7 @@ class _ExchangesPage:
     def _typed(self, event: GenericEventArguments) -> None:
         words = str(event.args["text"])
         wanted = self._hint(words, int(event.args["at"] or 0))
-        if wanted is not None and not (wanted and is_slow(wanted)):
+        if wanted is not None and not (wanted and is_slow(wanted, self.site.session.capture)):
             self._apply(words, done=False)
 
     def _entered(self, event: GenericEventArguments) -> None:
@@ -168,7 +168,7 @@ class _ExchangesPage:
         words = text_before + words[candidate.end :]
         ui.run_javascript(f"barnabas.type({json.dumps(words)}, {len(text_before)})")
         wanted = self._hint(words, len(text_before))
-        if wanted is not None and not (wanted and is_slow(wanted)):
+        if wanted is not None and not (wanted and is_slow(wanted, self.site.session.capture)):
             self._apply(words, done=False)
 
     def _candidates(self, words: str, at: int) -> list[Candidate]:
@@ -192,7 +192,7 @@ class _ExchangesPage:
                 text(f"{' ' * fault.start}{caret} {visible(fault.message)}", "caret error", "div")
             elif wanted and wanted != words.strip():
                 text(f"means {visible(wanted)}", "muted", "div")
-            elif wanted and is_slow(wanted) and not quiet:
+            elif wanted and is_slow(wanted, self.site.session.capture) and not quiet:
                 text("decodes messages: Enter begins", "muted", "div")
             if not quiet:
                 with ui.element("div").classes("candidates"):

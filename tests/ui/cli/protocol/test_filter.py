@@ -28,7 +28,8 @@ def test_fields_lists_the_catalogue(run: Run) -> None:
 def test_check_reports_what_has_to_be_read(run: Run, recording: Path) -> None:
     for text, reads in (
         ("err != 0 and latency > 5ms", "decided by the index"),
-        ("api == Produce and topic == orders", "decodes requests and responses of Produce"),
+        ("api == Produce and topic == orders", "decodes requests and responses of Produce; once, as names are remembered\n"),
+        ("api == Produce and partition == 1", "decodes requests and responses of Produce\n"),
         ("err or not topic == a", "decodes requests and responses of all exchanges"),
         ("software contains java", "report when they connect"),
     ):

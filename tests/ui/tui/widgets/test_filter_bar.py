@@ -78,6 +78,16 @@ async def test_a_filter_that_decodes_waits_for_enter(pilot: Pilot[None]) -> None
     assert [screen.view.number(i) for i in range(len(screen.view))] == [4]
 
 
+@on_screen()
+async def test_a_filter_on_names_that_are_known_waits_for_nothing(pilot: Pilot[None]) -> None:
+    screen = exchanges(pilot)
+    await pilot.press("slash", *typed("not topic"), "enter")
+    await searched(pilot, screen.view)
+    await pilot.press("escape", "slash", *typed("topic == logs"))
+    assert "decodes messages" not in text(pilot) and screen.wanted == "topic == logs"
+    assert [screen.view.number(i) for i in range(len(screen.view))] == [4]
+
+
 @on_screen(settings=parse_settings('[filters]\nbad = "err"'))
 async def test_saved_filters(pilot: Pilot[None]) -> None:
     screen = exchanges(pilot)

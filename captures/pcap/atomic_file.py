@@ -9,8 +9,9 @@ import errno
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,9 @@ from ...errors import BarnabasError
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _DEVICES = Path("/dev")
+_SUFFIX = ".part"
+_SETTLED_SECONDS = 60.0
+"""A file under a temporary name that is younger than this may still be written."""
 
 
 class OutputExists(BarnabasError, FileExistsError):
@@ -46,7 +50,27 @@ def written(path: Path, force: bool = False) -> Iterator[BinaryIO]:
         return
     if not force and os.path.lexists(path):
         raise OutputExists(path)
-    handle, name = tempfile.mkstemp(prefix=".barnabas-", suffix=".part", dir=path.parent)
+    with _beside(path, ".barnabas-", force) as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """As `written` with `force`, beside files of ours: also a device's or a pipe's place is taken, and what a killed process left
+    behind for `path` is removed. OSError for a directory."""
+    prefix = f".{path.name}."
+    for left in os.scandir(path.parent):
+        if left.name.startswith(prefix) and left.name.endswith(_SUFFIX):
+            with suppress(OSError):
+                if time.time() - left.stat(follow_symlinks=False).st_mtime > _SETTLED_SECONDS:
+                    os.unlink(left)
+    with _beside(path, prefix, True) as file:
+        yield file
+
+
+@contextmanager
+def _beside(path: Path, prefix: str, force: bool) -> Iterator[BinaryIO]:
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=_SUFFIX, dir=path.parent)
     try:
         with open(handle, "wb", buffering=1 << 18) as file:
             yield file
