@@ -1,9 +1,9 @@
 """How long after it happened an exchange is there: in the tables of `barnabas pipeline stream`, and in a batch of the data source's stream.
 
-    python bench/spark/delays.py [--seconds 90] [--rotate 10] [--every 5]
+    python bench/spark/delays.py [--seconds 90] [--rotate 10] [--every 5] [--only pipeline]
 
 A recorder takes ten exchanges a second and begins a new segment every `--rotate` seconds; both streams have a trigger of `--every` seconds.
-Counted from the first exchange after the streams have begun, so that the start of Spark is not in it.
+For so many seconds after a stream has begun to give rows: the start of Spark is not in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from barnabas import decoder
@@ -62,8 +61,9 @@ class Traffic:
 class Delays:
     """The delays of exchanges, each when it was first seen."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        self._traffic = traffic
+    def __init__(self, traffic: Traffic, seconds: float) -> None:
+        self._traffic, self._seconds = traffic, seconds
+        self._until = float("inf")
         self._first: int | None = None
         self._seen: dict[int, float] = {}
 
@@ -71,26 +71,31 @@ class Delays:
         now = time.time_ns()
         if self._first is None and numbers:  # those before it waited for the stream to begin
             self._first = len(self._traffic.began)
+            self._until = time.monotonic() + self._seconds
         for number in numbers:
             self._seen.setdefault(number, (now - self._traffic.began[number]) / 1e9)
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self._until
 
     def print(self, name: str) -> None:
         found = [delay for number, delay in self._seen.items() if self._first is not None and number >= self._first]
         if not found:
-            raise SystemExit(f"{name}: nothing was seen: give more --seconds")
+            raise SystemExit(f"{name}: nothing was seen after its first rows: give more --seconds")
         print(f"{name:<40} median {statistics.median(found):5.1f} s, at most {max(found):5.1f} s, {len(found):,} exchanges", flush=True)
 
 
-def tables_of(output: Path, see: Callable[[list[int]], None], until: float) -> None:
-    """Watch the table `exchanges`."""
+def watch(output: Path, delays: Delays) -> None:
+    """Look at the table `exchanges`."""
     known: set[tuple[str, int]] = set()
-    while time.monotonic() < until:
+    while not delays.over:
         for path in output.glob("exchanges/date=2*/*.parquet"):
             try:
                 stamp = str(path), path.stat().st_mtime_ns
                 if stamp not in known:
                     known.add(stamp)
-                    see(parquet.ParquetFile(path).read(["correlation_id"])["correlation_id"].to_pylist())
+                    delays.see(parquet.ParquetFile(path).read(["correlation_id"])["correlation_id"].to_pylist())
             except FileNotFoundError:  # it was replaced
                 continue
         time.sleep(_LOOK_SECONDS)
@@ -99,9 +104,9 @@ def tables_of(output: Path, see: Callable[[list[int]], None], until: float) -> N
 def pipeline(place: Path, traffic: Traffic, seconds: float, every: float) -> None:
     command = [sys.executable, "-m", "barnabas", "pipeline", "stream", str(place / "captures"), "--output", str(place / "tables")]
     stream = subprocess.Popen([*command, "--every", f"{every:g}", "--tables", "exchanges"], stderr=subprocess.DEVNULL)
-    delays = Delays(traffic)
+    delays = Delays(traffic, seconds)
     try:
-        tables_of(place / "tables", delays.see, time.monotonic() + seconds)
+        watch(place / "tables", delays)
     finally:
         stream.terminate()
         stream.wait()
@@ -109,13 +114,14 @@ def pipeline(place: Path, traffic: Traffic, seconds: float, every: float) -> Non
 
 
 def data_source(place: Path, traffic: Traffic, seconds: float, every: float) -> None:
-    delays = Delays(traffic)
+    delays = Delays(traffic, seconds)
     with session("local[2]") as spark:
         spark.dataSource.register(BarnabasSource)
         frame = spark.readStream.format("barnabas").option("columns", "correlation_id").load(str(place / "captures"))
         writing = frame.writeStream.foreachBatch(lambda batch, _: delays.see([row[0] for row in batch.collect()]))
         query = writing.option("checkpointLocation", str(place / "checkpoint")).trigger(processingTime=f"{every:g} seconds").start()
-        query.awaitTermination(int(seconds))
+        while not delays.over and not query.awaitTermination(1):
+            continue
         query.stop()
     delays.print("stream of the data source")
 
@@ -125,8 +131,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--rotate", type=float, default=10)
     parser.add_argument("--every", type=float, default=5)
+    ways = {"pipeline": pipeline, "source": data_source}
+    parser.add_argument("--only", choices=ways)
     given = parser.parse_args()
-    for measured in (pipeline, data_source):
+    for measured in [ways[given.only]] if given.only else ways.values():
         with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as temporary:
             place = Path(temporary)
             with Traffic(place / "captures", given.rotate) as traffic:

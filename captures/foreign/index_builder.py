@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Collection
 
+from ...decoder.connection.events import Closed, Opened
 from ...diagnostics import contained
 from ..pcap.flows import Flow, FlowClosed, FlowOpened
 from ..pcap.packet_windows import WINDOW
@@ -62,10 +63,14 @@ class _IndexConsumer:
     def __init__(self, encoder: IndexEncoder, skimmer: Skimmer) -> None:
         self._encoder, self._skimmer = encoder, skimmer
         self.data, self.cut, self.frames = skimmer.data, skimmer.cut, skimmer.frames
+        self.ends: list[Opened | Closed] = []
+        """Beginnings and ends of connections."""
 
     def opened(self, event: FlowOpened) -> tuple[HalfConversation, HalfConversation]:
         flow = event.flow
-        self._encoder.connection(flow.number, event.time_ns, show_address(flow.client), show_address(flow.broker))
+        opened = Opened(flow.number, show_address(flow.client), show_address(flow.broker), event.time_ns, event.established)
+        self.ends.append(opened)
+        self._encoder.connection(flow.number, event.time_ns, opened.client, opened.broker)
         return self._skimmer.open(flow.number).halves
 
     def gap(self, half: HalfConversation, size: int, unread: int) -> None:
@@ -73,11 +78,13 @@ class _IndexConsumer:
         self._encoder.lost(half.conversation.number, half.direction, size + unread)
 
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
-        """The index has no place for it."""
+        """The index has no place for how many."""
+        self._skimmer.stray |= size + unread > 0
 
     def closed(self, flow: Flow, event: FlowClosed) -> None:
         half = flow.sides[0].half
         if half is not None:
+            self.ends.append(Closed(flow.number, event.time_ns, event.how, event.by))
             self._skimmer.close(half.conversation)
 
     def awaits(self, flow: Flow, correlation_id: int) -> bool:
@@ -98,7 +105,8 @@ class ForeignIndex:
         self._encoder = IndexEncoder()
         self.pieces = FramePieces()
         self._skimmer = Skimmer(self._encoder, self.pieces, lambda pieces: self.scanner.windows.read(pieces))
-        self.scanner = Scanner(_IndexConsumer(self._encoder, self._skimmer), ports)
+        self._consumer = _IndexConsumer(self._encoder, self._skimmer)
+        self.scanner = Scanner(self._consumer, ports)
         self.scanner.windows.begin(source.file, name)
         self._records, self._strings = _memory(), _memory()
         os.write(self._records, Head(0, 0, _IDENTITY, -1, -1, -1).pack())
@@ -162,6 +170,11 @@ class ForeignIndex:
         """Wait for the thread, but no longer than that."""
         if self._thread is not None:
             self._thread.join(seconds)
+
+    @property
+    def ends(self) -> list[Opened | Closed] | None:
+        """Beginnings and ends of connections, in order; None where not all of their bytes are frames, and in the capture."""
+        return None if self._skimmer.stray else self._consumer.ends
 
     @property
     def progress(self) -> ReadProgress:

@@ -128,6 +128,8 @@ class Skimmer:
 
     def __init__(self, encoder: IndexEncoder, pieces: FramePieces, read: Callable[[list[tuple[int, int]]], bytes]) -> None:
         self.encoder, self.pieces, self._read = encoder, pieces, read
+        self.stray = False
+        """Whether there were bytes of connections that are in no frame, or not in the capture."""
         self.frames: Any = None
         self._count = 0
         self.changed: list[tuple[int, bytes]] = []
@@ -153,6 +155,7 @@ class Skimmer:
 
     def close(self, conversation: Conversation) -> None:
         """It ended: what waits gets no response."""
+        self.stray |= any(half.pieces for half in conversation.halves)
         while conversation.queue:
             self._unanswered(conversation.queue.pop(), conversation)
         self._conversations.pop(conversation.number, None)
@@ -200,7 +203,7 @@ class Skimmer:
                 (half.size,) = _INT(half.head)
                 other = not half.began and foreign_protocol(half.head + data[at : at + 4])
                 if other or not 0 <= half.size <= MAX_FRAME:
-                    half.opaque = True
+                    half.opaque = self.stray = True
                     half.reset()
                     return
                 half.missing = half.size
@@ -220,6 +223,7 @@ class Skimmer:
 
     def cut(self, half: HalfConversation, size: int) -> bool:
         """`size` bytes of a direction are known to be there, but not what they are. False: frames are lost, too."""
+        self.stray = True
         if half.opaque:
             return True
         if size > half.missing or len(half.head) < 4 or sum(length for _, length in half.pieces) < HEAD:
@@ -233,6 +237,7 @@ class Skimmer:
 
     def gap(self, half: HalfConversation) -> None:
         """Bytes are missing; the next ones start a frame."""
+        self.stray = True
         half.opaque = False
         half.reset()
 
@@ -265,6 +270,7 @@ class Skimmer:
                 conversation.raw_sasl = data[4:5] == b"\x60"
             if (conversation.raw_sasl or waits) and not plausible_request(data[4:]):
                 conversation.queue.append(None)
+                self.stray = True
                 return
             conversation.raw_sasl = False
         size = len(data) - 4

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ...decoder import Exchange, decode_request_header
+from ...decoder.connection.events import Closed, Opened
 from ...decoder.connection.exchange import BrokerLeg
 from ..foreign.index_builder import ForeignIndex
 from ..pcap.packet_comments import MARK
@@ -347,6 +348,11 @@ class CaptureFile:
             return None
         notes.extend(comment for comment in comments if not comment.startswith(MARK))
         return frame
+
+    @property
+    def ends(self) -> list[Opened | Closed] | None:
+        """Of a foreign capture: see `ForeignIndex.ends`."""
+        return None if self._foreign is None else self._foreign.ends
 
     def _foreign_frame(self, place: int, size: int, notes: list[str]) -> bytes:
         assert self._foreign is not None

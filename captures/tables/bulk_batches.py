@@ -1,4 +1,4 @@
-"""The tables `batches` and `throttles` of a sound segment, many exchanges at a time: rows made by C.
+"""The tables `batches` and `throttles` of a sound segment or a foreign capture, many exchanges at a time: rows made by C.
 
 `body_tables.batch_rows` and `throttle_rows` are the reference, and read what the accelerator finds odd, and messages whose
 plan is not of the usual form (names before what they name, nothing of it in tags). Why there is a second way: of a recording
@@ -9,8 +9,7 @@ tests/captures/tables/test_bulk_batches.py holds both to the same rows.
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, 
 from ...decoder.schema import facts
 from ..native.accelerator import native
 from ..reading.context import Origin
-from ..recording.bulk_frames import FrameReaders, Way, in_segment
+from ..recording.bulk_frames import FrameReaders, PlacedFrames, Way
 from ..recording.index import SURPLUS, UNDECODED, Index
 from . import bodies
 from .body_tables import BATCHES, RECORD_API_KEYS, THROTTLE_TIME, THROTTLES, has_throttle_time
@@ -50,13 +49,16 @@ _NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION, bodie
 _PRODUCE = facts.api_key("Produce")
 
 
+FindFrames = Callable[[Any], PlacedFrames]
+
+
 class BulkReader:
-    """Makes batches of some of the `TABLES` of a sound segment, whose bytes are `data`. `topics` names topic ids."""
+    """Makes batches of some of the `TABLES` of a file, the frames of whose records `find_frames` finds. `topics` names topic ids."""
 
     def __init__(
-        self, data: mmap.mmap, index: Index, origin: Origin, options: Sequence[Options], topics: Topics
+        self, find_frames: FindFrames, index: Index, origin: Origin, options: Sequence[Options], topics: Topics
     ) -> None:
-        self._data, self._index, self._origin, self._topics = data, index, origin, topics
+        self._find_frames, self._index, self._origin, self._topics = find_frames, index, origin, topics
         self._columns = {each.table.name: each.columns for each in options}
         areas, throttled = (name in self._columns for name in TABLES)
         self._readers = FrameReaders(lambda request, key, version: _way(request, key, version, areas, throttled))
@@ -66,12 +68,13 @@ class BulkReader:
         exchanges that are left to the reference."""
         np = numpy()
         records = self._index.array()[numbers]
-        found = self._readers.frames(records, in_segment(self._data, records), UNDECODED | SURPLUS)
+        placed = self._find_frames(records)
+        found = self._readers.frames(records, placed, UNDECODED | SURPLUS)
         owner, request, left = found.owners, found.requests, found.left
         topics: dict[bytes, int] = {}
         topic_ids: dict[bytes, int] = {}
         assert native is not None
-        made_rows = native.batches(self._data, found.frames, self._readers.ways, topics, topic_ids)
+        made_rows = native.batches(placed.data, found.frames, self._readers.ways, topics, topic_ids)
         rows, throttled, odd = (
             np.frombuffer(data, kind) for data, kind in zip(made_rows, (list(ROW), "i4", "?"), strict=True)
         )
@@ -86,7 +89,7 @@ class BulkReader:
                 batch: HeaderBatch = _ThrottleColumns(self._index, *mine, throttled[waits])
             else:
                 topic_names = _Names(topics, topic_ids, self._topics)
-                batch = _BatchColumns(self._index, *mine, good, request[good["frame"]], self._data, topic_names)
+                batch = _BatchColumns(self._index, *mine, good, request[good["frame"]], placed.data, topic_names)
             made[name] = _batch(batch, columns), numbers[at]
         return made, numbers[left]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State
@@ -13,7 +13,7 @@ from ..reading.capture import Capture
 from ..reading.context import Origin
 from ..reading.reader import RequestKey
 from ..reading.segment_map import IndexMismatch, SegmentMap
-from ..recording.index import CUT, STATE_MASK, STATES
+from ..recording.index import CUT, DTYPE, STATE_MASK, STATES
 from .columns import ENDS, RECORDING, SOFTWARE, Column, Table, numpy
 
 CONNECTIONS = Table(
@@ -227,12 +227,21 @@ def _continued(row: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any
     return {**row, **first, **last, **ending, **{name: row[name] + part[name] for name in _COUNTS}}
 
 
-def connections_of_index(segment: SegmentMap, capture: Capture, origin: Origin, numbers: Any) -> Iterator[dict[str, Any]]:
-    """The rows of one closed segment, of whose exchanges `numbers` count: counted in its index (of 40,000 exchanges in 0.1 s of CPU instead of 4.5 s with
-    `connection_rows`); only requests by which clients ask for versions, and unanswered ones, are read. Raises
-    `IndexMismatch` for a segment that is not as it should be, before the first row."""
-    between = list(segment.between_frames())
-    figures = _figures(segment, capture, numbers)
+def connections_of_index(capture: Capture, origin: Origin, numbers: Any) -> Iterator[dict[str, Any]]:
+    """The rows of one closed segment, or of a capture of another tool, of whose exchanges `numbers` count: counted in its index (of 40,000 exchanges in 0.1 s of
+    CPU instead of 4.5 s with `connection_rows`); only requests by which clients ask for versions, and unanswered ones, are read. Raises
+    `IndexMismatch` for a file that is not as it should be, before the first row."""
+    file = capture.segments[0]
+    between: Sequence[ConnectionEvent]
+    if file.own is None:
+        if file.ends is None:
+            raise IndexMismatch("bytes that are no frames, or were not captured")
+        between = file.ends
+        records = file.index.array() if file.index.count else numpy().empty(0, numpy().dtype(DTYPE))
+    else:
+        segment = SegmentMap(file)
+        between, records = list(segment.between_frames()), segment.records
+    figures = _figures(records[numbers], capture, numbers)
     found = ConnectionRows(origin)
     ended = [row for event in between for row in found.feed(event)]
     ended += found.rest()
@@ -243,9 +252,9 @@ def connections_of_index(segment: SegmentMap, capture: Capture, origin: Origin, 
         yield row | figures.get(row["connection"], {})
 
 
-def _figures(segment: SegmentMap, capture: Capture, rows: Any) -> dict[int, dict[str, Any]]:
-    """By connection: the columns that frames and exchanges make up, of these rows of the index."""
-    np, records = numpy(), segment.records[rows]
+def _figures(records: Any, capture: Capture, rows: Any) -> dict[int, dict[str, Any]]:
+    """By connection: the columns that frames and exchanges make up, of these records of the index, which are its `rows`."""
+    np = numpy()
     numbers, where = np.unique(records["connection"], return_inverse=True)
     count = len(numbers)
     states, orphan = records["flags"] & STATE_MASK, STATES.index(State.ORPHAN)

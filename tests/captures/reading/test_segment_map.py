@@ -1,4 +1,4 @@
-"""The connections of a segment are the same by its index as by its packets."""
+"""The connections of a segment, or of a capture of another tool, are the same by its index as by its packets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from barnabas.captures.reading.capture import Capture
 from barnabas.captures.reading.context import Context, Origin
 from barnabas.captures.reading.events import EventReader
 from barnabas.captures.reading.reindex import rebuild
-from barnabas.captures.reading.segment_map import IndexMismatch, SegmentMap
+from barnabas.captures.reading.segment_map import IndexMismatch
 from barnabas.captures.tables import find_segments
 from barnabas.captures.tables.connections import connection_rows, connections_of_index
+from harness.recordings import RecordingBuilder, as_pcap
 from harness.run.slices import only, thin
+from traffic.packets import as_pcapng, pcap_file, traffic
 from traffic.random_traffic import MixedTraffic
 
 pytest.importorskip("numpy")
@@ -35,8 +37,7 @@ def events_of(path: Path) -> Iterator[Any]:
 def by_index(path: Path) -> list[dict[str, Any]] | None:
     with Capture(path) as capture:
         try:
-            segment = SegmentMap(capture.segments[0])
-            return list(connections_of_index(segment, capture, HERE, list(range(len(segment.records)))))
+            return list(connections_of_index(capture, HERE, list(range(capture.segments[0].index.count))))
         except IndexMismatch:
             return None
 
@@ -78,6 +79,44 @@ def test_every_segment_of_the_tests(tmp_path: Path, part: int) -> None:
             continue
         by_index.append(compare(copy))
     assert sum(by_index) > 10
+
+
+# captures of other tools
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("how", ["as sent", "reordered", "doubled", "lost", "late"])
+def test_connections_of_another_tool_s_capture(tmp_path: Path, how: str, seed: int) -> None:
+    """Where bytes are missing, or are no frames, the packets are read."""
+    found = compare(pcap_file(tmp_path, traffic(seed, how)))
+    assert found == (how not in ("lost", "late"))
+
+
+def test_connections_that_end_and_others(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "recording")
+    MixedTraffic(5, 300, large=0).run(recorder)
+    recorder.close()
+    compare(as_pcap(tmp_path / "recording", tmp_path / "odd.pcap"))
+    with RecordingBuilder(tmp_path / "plain") as recording:
+        for number in range(300):
+            connection = number % 7
+            recording.exchange("ApiVersions", 3, {"client_software_name": "app", "client_software_version": "1"}, {}, connection=connection)
+            recording.exchange("Heartbeat", 4, {}, {"error_code": 25 * (number % 5 == 0)}, connection=connection, client_id=None)
+            if number % 20 == 19:
+                recording.request("Metadata", 12, {}, connection=connection)
+                recording.close_connection(connection, "rst" if number % 40 == 19 else "fin", "broker")
+    path = as_pcap(tmp_path / "plain", tmp_path / "plain.pcap")
+    assert compare(path) and len(by_index(path) or ()) == 21
+
+
+def test_captures_with_wrong_bytes(tmp_path: Path) -> None:
+    chance, path, whole = random.Random(6), tmp_path / "made.pcapng", as_pcapng(traffic(4))
+    for _ in range(25):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 12)):
+            data[chance.randrange(200, len(data))] = chance.randrange(256)
+        path.write_bytes(data[: chance.randrange(300, len(data))])
+        compare(path)
 
 
 def test_a_damaged_segment_is_read_by_its_packets(tmp_path: Path) -> None:

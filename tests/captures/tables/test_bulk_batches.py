@@ -17,7 +17,7 @@ from barnabas.decoder import Direction
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.records import Record, encode_batch, encode_messages
 from barnabas.decoder.schema import facts
-from harness.recordings import RecordingBuilder
+from harness.recordings import RecordingBuilder, as_pcap
 from harness.wire import with_size
 
 np = pytest.importorskip("numpy")
@@ -133,9 +133,12 @@ def rows(path: Path, *names: str, status: str = "ok") -> dict[str, list[dict[str
     return found
 
 
+@pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("damage", [False, True])
-def test_rows_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bool) -> None:
+def test_rows_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bool, foreign: bool) -> None:
     path, odd = record(tmp_path, damage), []
+    if foreign:
+        path = as_pcap(tmp_path, tmp_path / "other.pcap")
     before = bulk_batches.BulkReader.read
 
     def read(self: bulk_batches.BulkReader, numbers: Any) -> Any:
@@ -229,6 +232,19 @@ def test_rows_are_the_same_where_few_exchanges_are_read(tmp_path: Path, monkeypa
     for name, batch in tables.SegmentTables(path, options):
         alone[name].extend(batch.to_pylist())
     assert alone == with_segments and not asked
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "fd00::7"])
+def test_frames_of_another_tools_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Also those over many packets; the reference reads only what is left."""
+    record_produce(tmp_path, host)
+    path = as_pcap(tmp_path, tmp_path / "other.pcap")
+    quick, left = rows(path, "batches"), []
+    before = segment_tables._BodyTables._of
+    monkeypatch.setattr(segment_tables._BodyTables, "_of", lambda self, *given: left.append(given[0]) or before(self, *given))
+    assert rows(path, "batches") == quick and not left
+    monkeypatch.setattr(segment_tables, "native", None)
+    assert rows(path, "batches") == quick and len(left) >= COUNT == len(quick["batches"])
 
 
 def test_damaged_segments_are_read_by_the_reference_path(tmp_path: Path) -> None:
