@@ -165,14 +165,23 @@ def _topic_fields(struct: StructPlan) -> _TopicFields:
     return _TopicFields(name, identity, tuple(listed))
 
 
-def topic_paths(struct: StructPlan, prefix: str = "") -> Iterator[str]:
-    """The paths (without indexes) of a struct that name topics: all that is needed for those of its `topic_partitions_of`."""
+class TopicPaths(NamedTuple):
+    """The paths (without indexes) of a topic's name and id in a struct that has one of them or both."""
+
+    name: str | None
+    identity: str | None
+
+
+@cache
+def topic_paths(struct: StructPlan, prefix: str = "") -> tuple[TopicPaths, ...]:
+    """Where a struct names topics. Lists of names are names alone."""
     found = _topic_fields(struct)
-    for number, field in enumerate(struct.fields):
-        if number in (found.name, found.identity, *found.listed):
-            yield prefix + field.name
-        if field.struct is not None:
-            yield from topic_paths(field.struct, f"{prefix}{field.name}.")
+    paths = [prefix + field.name for field in struct.fields]
+    own = [TopicPaths(paths[number], None) for number in found.listed]
+    if found.name is not None or found.identity is not None:
+        own.append(TopicPaths(*(None if number is None else paths[number] for number in (found.name, found.identity))))
+    inside = (topic_paths(field.struct, path + ".") for field, path in zip(struct.fields, paths, strict=True) if field.struct)
+    return (*own, *(each for several in inside for each in several))
 
 
 def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[TopicPartition]] | None:

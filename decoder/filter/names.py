@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
-from ..codec.plan import Plan, field_paths
+from ..codec.message import Message
+from ..codec.plan import ZERO_UUID, Plan, field_paths
+from ..codec.project import values_at
 from ..connection.exchange import Exchange
 from ..connection.topics import NAMING_APIS, Topics, naming_paths
 from . import analysis, entities, evaluate, values
@@ -19,7 +22,8 @@ from .language import tree
 
 
 class Names(NamedTuple):
-    """`topics`: (name, id) of each, as the messages have them; `taught`: topic ids whose names are in the response (`Topics`)."""
+    """`topics`: (name, id) of each, as the messages have them; `taught`: topic ids whose names are in the response (`Topics`). All but
+    those are sorted, since the same ones come in any order."""
 
     topics: tuple[tuple[str | None, bytes | None], ...] = ()
     groups: tuple[str, ...] = ()
@@ -57,20 +61,44 @@ def names_of(exchange: Exchange) -> Names:
     taught = Topics()
     if key in NAMING_APIS:
         taught.learn(exchange)
-    pairs = values.pairs_as_sent(exchange) if key in apis("topic") else ()
+    topics: set[tuple[str | None, bytes | None]] = set()
+    if key in apis("topic"):
+        for message in (exchange.request_message, exchange.response_message):
+            if message is not None:
+                topics.update(_topics(message))
     return Names(
-        tuple(dict.fromkeys((pair.topic, pair.topic_id) for pair in pairs)),
-        tuple(dict.fromkeys(values.MANY["group"](exchange))) if key in apis("group") else (),
-        tuple(dict.fromkeys(values.MANY["txn"](exchange))) if key in apis("txn") else (),
+        tuple(sorted(topics, key=_order)),
+        tuple(sorted(set(values.MANY["group"](exchange)))) if key in apis("group") else (),
+        tuple(sorted(set(values.MANY["txn"](exchange)))) if key in apis("txn") else (),
         tuple(taught.names.items()),
     )
+
+
+def _topics(message: Message) -> Iterator[tuple[str | None, bytes | None]]:
+    """The topics of a message: those of its `values.pairs_as_sent`, without its partitions."""
+    of = message.plan
+    places = entities.topic_paths(of.root)
+    asked = tuple(path for place in places for path in place if path is not None)
+    found = dict(zip(asked, values_at(of, message.frame, message.body_start, asked), strict=True))
+    for name, identity in places:
+        if identity is None:
+            assert name is not None
+            yield from zip(values.flattened(of, name, found[name]), repeat(None))
+            continue
+        ids = [None if each == ZERO_UUID else each for each in found[identity]]
+        yield from zip(repeat(None) if name is None else found[name], ids)
+
+
+def _order(topic: tuple[str | None, bytes | None]) -> tuple[bool, str, bytes]:
+    return topic[0] is None, topic[0] or "", topic[1] or b""
 
 
 @cache
 def paths(of: Plan) -> tuple[str, ...] | None:
     """The paths (without indexes) of a message's fields that decide its part of the names: exchanges of the same APIs and versions
-    with the same values there, in the same order, have the same `Names`. None: some of the fields are in tags, which may be absent."""
-    found = {*entities.topic_paths(of.root), *naming_paths(of), *entities.paths_of(of, "group"), *entities.paths_of(of, "txn")}
+    with the same values there have the same `Names`. None: some of the fields are in tags, which may be absent."""
+    topics = (path for place in entities.topic_paths(of.root) for path in place if path is not None)
+    found = {*topics, *naming_paths(of), *entities.paths_of(of, "group"), *entities.paths_of(of, "txn")}
     if of.api_key == entities.FIND_COORDINATOR:
         found.update(entities.COORDINATOR_PATHS)
     known = {path: field for path, field, _ in field_paths(of.root)}

@@ -20,6 +20,7 @@ from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.filter import compile, entities
 from barnabas.decoder.filter.names import UNKNOWN_ID, Names, apis, names_of, paths
+from barnabas.decoder.filter.values import pairs_as_sent
 from barnabas.decoder.schema import facts
 from harness.generator import Generator, triples
 from harness.run.slices import thin
@@ -165,8 +166,20 @@ def test_nothing_that_names_something_is_in_a_tag() -> None:
 def test_a_field_in_a_tag_is_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     of = plan("response", facts.api_key("Fetch"), 17)
     tagged = next(field.name for field in of.root.fields if field.tag is not None)
-    monkeypatch.setattr(entities, "topic_paths", lambda struct: iter((tagged,)))
+    monkeypatch.setattr(entities, "topic_paths", lambda struct: (entities.TopicPaths(tagged, None),))
     assert paths.__wrapped__(of) is None
+
+
+def test_topics_are_those_of_the_topic_partitions() -> None:
+    generator = Generator(12)
+    for kind, key, version in triples():
+        of = plan(kind, key, version)
+        values = generator.values(of)
+        for each in (values, few_of(of.root, values, generator.random)):
+            exchange = Exchange(api_key=key, api_version=version, **{kind: frame(of, each)})
+            expected = {(pair.topic, pair.topic_id) for pair in pairs_as_sent(exchange)}
+            found = names_of(exchange).topics
+            assert set(found) == expected and len(found) == len(expected), (kind, key, version)
 
 
 def test_paths_are_all_that_names_are_read_from() -> None:
