@@ -1,7 +1,7 @@
 """The names of many exchanges at once: the accelerator reads only the bytes that name something, and exchanges with the same bytes
 have the same names, which are made once, by `names_of`.
 
-Why there is a second way: `topic == orders` over a million exchanges (bench/filter/names.py) takes 1.4 s of CPU this way, and 54 s one
+Why there is a second way: `topic == orders` over a million exchanges (bench/filter/names.py) takes 1.2 s of CPU this way, and 54 s one
 by one. tests/captures/reading/test_bulk_names.py holds both to the same names.
 """
 
