@@ -31,7 +31,7 @@ from ..recording.index import (
     Index,
     Record,
 )
-from ..recording.names import NameTable, SegmentNames
+from ..recording.names import NameTable, SegmentNames, may_be_known
 from .capture import Capture, Row
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Selection:
         return names.learned - learned
 
     def knows_names(self) -> bool:
-        """Whether all names that the filter asks for are known, of exchanges that can be decoded: then it decides at once."""
+        """Whether all names that the filter asks for are known, of exchanges where they may be: then it decides at once."""
         keys = self.filter.apis()
         wanted = naming_apis() if keys is None else naming_apis() & keys
         for segment, file in enumerate(self.capture.segments):
@@ -229,12 +229,12 @@ class Selection:
                 import numpy
 
                 records = file.index.array()[:stop]
-                records = records[(numpy.frombuffer(ids, "u4") == UNKNOWN_ID) & (records["flags"] & UNDECODED == 0)]
+                records = records[(numpy.frombuffer(ids, "u4") == UNKNOWN_ID) & may_be_known(records["flags"])]
                 if numpy.isin(records["api_key"], list(wanted)).any():
                     return False
             else:
                 each = zip(ids, IndexColumns(file.index).tuples(("api_key", "flags"), 0, stop), strict=True)
-                if any(known == UNKNOWN_ID and not flags & UNDECODED and key in wanted for known, (key, flags) in each):
+                if any(known == UNKNOWN_ID and may_be_known(flags) and key in wanted for known, (key, flags) in each):
                     return False
         return True
 

@@ -14,11 +14,11 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from ...decoder import Exchange, Topics
+from ...decoder import Exchange, State, Topics
 from ...decoder.filter.names import NONE, NONE_ID, UNKNOWN_ID, Names, names_of
 from ..pcap.atomic_file import replacing
 from ..pcap.regular_files import open_file
-from .index import HEADER, UNDECODED, Index, Record, names_path
+from .index import HEADER, STATE_MASK, STATES, UNDECODED, Index, Record, names_path
 
 _HEADER = struct.Struct("<8sII64s")  # magic, version, CRC-32 of what follows it, header of the index
 _MAGIC, _VERSION = b"BRNBNAM1", 1
@@ -28,6 +28,12 @@ _RELEASE = getattr(sys.modules[__name__.split(".")[0]], "__version__", "")
 MOST_BYTES = 32 << 20
 """Of names to remember, about. Beyond it, exchanges with other names are decoded each time."""
 _SET_BYTES, _NAME_BYTES = 64, 32
+
+
+def may_be_known(flags: Any) -> Any:
+    """Whether the names of exchanges with these flags (of a `Record`, or an array) can be remembered: both messages can be decoded, and no
+    response is to come, which may name more."""
+    return (flags & UNDECODED == 0) & (flags & STATE_MASK != STATES.index(State.PENDING))
 
 
 class NameTable:
@@ -72,9 +78,9 @@ class SegmentNames:
         self.ids = self.ids + array("I", ids)
 
     def learn(self, number: int, exchange: Exchange, record: Record) -> int:
-        """Remember the names of an exchange, unless it could not be read or decoded whole; return their id."""
+        """Remember the names of an exchange, if they `may_be_known` and it could be read whole; return their id."""
         read = exchange.request is not None, exchange.response is not None
-        if record.flags & UNDECODED or read != (record.request_offset >= 0, record.response_offset >= 0):
+        if not may_be_known(record.flags) or read != (record.request_offset >= 0, record.response_offset >= 0):
             return UNKNOWN_ID
         found = self.ids[number] = self._table.id(names_of(exchange))
         self.learned += found != UNKNOWN_ID

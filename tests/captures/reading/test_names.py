@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Capture, Recorder, open_capture
+from barnabas.captures.pcap.packets import build
 from barnabas.captures.reading.selection import Selection
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.names import NameTable
 from barnabas.captures.recording.retention import remove
-from barnabas.decoder import Exchange
+from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.decoder.filter.values import pairs
 from harness.run.examples import times
@@ -24,6 +25,7 @@ from harness.run.slices import thin
 from harness.wire import with_size
 from hypothesis import given
 from traffic.generated_filters import NAME_TESTS, filters
+from traffic.packets import as_pcap
 from traffic.recordings import CAPTURES
 
 NOW = 1_795_223_022_000_000_000
@@ -320,3 +322,27 @@ def test_a_live_recording(tmp_path: Path) -> None:
         assert capture.save_names() == 0
     assert not list((tmp_path / "live").glob("*.names"))
     recorder.close()
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_responses_that_a_growing_capture_of_another_tool_has_late(tmp_path: Path, vector: bool) -> None:
+    """A request is in flight when the filter looks at it first; its response names the topics."""
+    asked = with_size(decoder.encode_request(3, 1, {"topics": None}, correlation_id=1))
+    answered = with_size(decoder.encode_response(3, 1, {"topics": [{"name": "orders"}]}, correlation_id=1))
+    ends = [(("10.0.0.1", 40_000 + number), ("10.0.0.9", 9092)) for number in range(100)]
+    packets = [[(NOW, build(client, broker, 1, 1, 0x18, asked, 0)) for client, broker in ends],
+               [(NOW + 1000, build(broker, client, 1, 1 + len(asked), 0x18, answered, 1)) for client, broker in ends]]  # fmt: skip
+    path = tmp_path / "grows.pcap"
+    path.write_bytes(as_pcap(packets[0]))
+    with open_capture(path) as capture, open(path, "ab") as file:
+        selection = Selection(capture, compile("topic == orders"), vector)
+        while len(capture.rows()) < len(ends) and capture.refresh():
+            pass
+        assert not list(selection.rows())
+        assert [row.state for row in capture.rows()] == [State.PENDING] * len(ends)
+        file.write(as_pcap(packets[0] + packets[1])[len(as_pcap(packets[0])) :])
+        file.flush()
+        while capture.refresh():
+            pass
+        assert {row.state for row in capture.rows()} == {State.PAIRED}
+        assert len(list(selection.rows())) == len(ends)
