@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.captures import tables
-from barnabas.captures.spark.source import BarnabasSource, SegmentReader, ddl
+from barnabas.captures.spark.source import BarnabasSource, SegmentPartition, SegmentReader, ddl
 from barnabas.captures.spark.steps import OnSpark
+from barnabas.captures.spark.stream_offsets import Part
 from barnabas.captures.tables.output.folder import Folder
 from barnabas.captures.tables.output.plan import todo
 from pyspark import cloudpickle
@@ -66,7 +67,7 @@ def own_rows(segments: list[tables.Segment], names: tuple[str, ...]) -> int:
 
 def rdd_rows(segment: Any) -> Iterator[tuple[Any, ...]]:
     reader = TupleReader([], "frames", COLUMNS, "")
-    return reader.read(type("Partition", (), {"segment": segment})())
+    return reader.read(SegmentPartition(Part(segment)))
 
 
 class Ways:
