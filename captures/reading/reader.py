@@ -245,7 +245,7 @@ class CaptureFile:
         from ..recording.names import SegmentNames  # with the filters, which few need
 
         if self._names is None:
-            self._names = SegmentNames(table)
+            self._names = SegmentNames(table, self.own is None)
             if self._is_complete:
                 self._names.load(self.path, self.index)
         return self._names

@@ -31,7 +31,7 @@ from ..recording.index import (
     Index,
     Record,
 )
-from ..recording.names import NameTable, SegmentNames, may_be_known
+from ..recording.names import NameTable, SegmentNames
 from .capture import Capture, Row
 
 if TYPE_CHECKING:
@@ -229,12 +229,12 @@ class Selection:
                 import numpy
 
                 records = file.index.array()[:stop]
-                records = records[(numpy.frombuffer(ids, "u4") == UNKNOWN_ID) & may_be_known(records["flags"])]
+                records = records[(numpy.frombuffer(ids, "u4") == UNKNOWN_ID) & names.may_be_known(records["flags"])]
                 if numpy.isin(records["api_key"], list(wanted)).any():
                     return False
             else:
                 each = zip(ids, IndexColumns(file.index).tuples(("api_key", "flags"), 0, stop), strict=True)
-                if any(known == UNKNOWN_ID and may_be_known(flags) and key in wanted for known, (key, flags) in each):
+                if any(known == UNKNOWN_ID and names.may_be_known(flags) and key in wanted for known, (key, flags) in each):
                     return False
         return True
 

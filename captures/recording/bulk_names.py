@@ -19,7 +19,7 @@ from ...decoder.native.accelerator import native as decoder_native
 from ..native.accelerator import native
 from .bulk_frames import FrameReaders, PlacedFrames, Way
 from .index import STATE_MASK, STATES, SURPLUS, UNDECODED, Index
-from .names import NameTable, SegmentNames, may_be_known
+from .names import NameTable, SegmentNames
 
 _MOST_BYTES, _ENTRY = 16 << 20, 150
 """Bytes to know exchanges by, about, and of each what Python adds. Beyond, they are forgotten."""
@@ -51,7 +51,7 @@ class BulkNames:
         which = np.frombuffer(native.names(placed.data, found.frames, owners, len(numbers), self._readers.ways, self._known), np.int32)
         self._ids += [_NOT_MADE] * (len(self._known) - before)
         self._bytes += sum(_ENTRY + len(each) for each in islice(reversed(self._known), len(self._known) - before))
-        good = np.flatnonzero((which >= 0) & ~found.left & may_be_known(records["flags"]))
+        good = np.flatnonzero((which >= 0) & ~found.left & names.may_be_known(records["flags"]))
         different, first, place = np.unique(which[good], return_index=True, return_inverse=True)
         for number, at in zip(different.tolist(), good[first].tolist(), strict=True):
             if self._ids[number] == _NOT_MADE:

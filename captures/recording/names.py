@@ -30,12 +30,6 @@ MOST_BYTES = 32 << 20
 _SET_BYTES, _NAME_BYTES = 64, 32
 
 
-def may_be_known(flags: Any) -> Any:
-    """Whether the names of exchanges with these flags (of a `Record`, or an array) can be remembered: both messages can be decoded, and no
-    response is to come, which may name more."""
-    return (flags & UNDECODED == 0) & (flags & STATE_MASK != STATES.index(State.PENDING))
-
-
 class NameTable:
     """The different `Names` of a capture. `sets`: by id. `topics`: names of topic ids, from its first `learned` rows."""
 
@@ -63,14 +57,22 @@ class NameTable:
 class SegmentNames:
     """The names of a segment's exchanges. `ids`: of each, its names in `sets`, or `UNKNOWN_ID`. Ids that are known never change."""
 
-    def __init__(self, table: NameTable) -> None:
+    def __init__(self, table: NameTable, foreign: bool = False) -> None:
+        """`foreign`: of another tool's capture, whose records of requests in flight get their responses as it grows."""
         self._table = table
+        self._foreign = foreign
         self.ids = array("I")
         self.learned = 0
 
     @property
     def sets(self) -> list[Names]:
         return self._table.sets
+
+    def may_be_known(self, flags: Any) -> Any:
+        """Whether the names of exchanges with these flags (of a `Record`, or an array) can be remembered: both messages can be decoded, and no
+        response is to come, which may name more."""
+        decoded = flags & UNDECODED == 0
+        return decoded & (flags & STATE_MASK != STATES.index(State.PENDING)) if self._foreign else decoded
 
     def grow(self, ids: bytes) -> None:
         """Append ids of exchanges, 4 bytes each."""
@@ -80,7 +82,7 @@ class SegmentNames:
     def learn(self, number: int, exchange: Exchange, record: Record) -> int:
         """Remember the names of an exchange, if they `may_be_known` and it could be read whole; return their id."""
         read = exchange.request is not None, exchange.response is not None
-        if not may_be_known(record.flags) or read != (record.request_offset >= 0, record.response_offset >= 0):
+        if not self.may_be_known(record.flags) or read != (record.request_offset >= 0, record.response_offset >= 0):
             return UNKNOWN_ID
         found = self.ids[number] = self._table.id(names_of(exchange))
         self.learned += found != UNKNOWN_ID

@@ -15,7 +15,7 @@ from barnabas.captures.reading import selection
 from barnabas.captures.recording import bulk_names
 from barnabas.captures.recording.index import UNDECODED
 from barnabas.captures.recording.names import NameTable, SegmentNames
-from barnabas.decoder import Exchange, State, Topics
+from barnabas.decoder import Exchange, Topics
 from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.filter import compile, entities
@@ -115,7 +115,7 @@ def learned(capture: Capture, finder: Callable[[NameTable], bulk_names.BulkNames
 
 
 def agree(capture: Capture) -> list[int]:
-    """Compare all that is found with the exchanges; return which are not found, besides requests in flight."""
+    """Compare all that is found with the exchanges; return which are not found."""
     found = learned(capture)
     left = []
     assert len(found) == len(capture.rows())
@@ -125,13 +125,12 @@ def agree(capture: Capture) -> list[int]:
         entry = file.index.record(within)
         exchange = file.exchange(entry)
         if names is None:
-            if exchange.state is not State.PENDING:
-                left.append(number)
+            left.append(number)
             continue
         assert names == names_of(exchange), (number, exchange)
         # what one by one would not be remembered either is not
         assert (exchange.request is None) is (entry.request_offset < 0) and (exchange.response is None) is (entry.response_offset < 0)
-        assert not entry.flags & UNDECODED and exchange.state is not State.PENDING
+        assert not entry.flags & UNDECODED
     return left
 
 
