@@ -42,6 +42,15 @@ def words(page: Any) -> str:
     return str(page.inner_text("body"))
 
 
+def settled(page: Any) -> str:
+    """The text of a page once it has stopped changing."""
+    before, now = "", words(page)
+    while now != before:
+        page.wait_for_timeout(1000)
+        before, now = now, words(page)
+    return now
+
+
 def cells(page: Any, column: str) -> list[str]:
     """The texts of a column of the table, as far as it is in the page."""
     return [each.strip() for each in page.locator(f'.ag-row [col-id="{column}"]').all_inner_texts()]
@@ -215,6 +224,26 @@ def test_a_copied_address_shows_the_same_in_another_browser(server: Server) -> N
         other.goto(copied[1])
         loaded(other)
         assert cells(other, "No") == numbers and other.input_value("#filter") == "err"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_address_shows_the_same_in_another_browser_and_when_it_is_loaded_again(server: Server) -> None:
+    with browser() as page:
+        other = page.context.browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        for each in (page, other):
+            each.goto(server.address)
+            each.wait_for_selector(".ag-row")
+        for path, shown in PAGES.items():
+            visit(server, page, path, shown)
+            visit(server, other, path, shown)
+            same, wanted = "wanted => document.body.innerText == wanted", settled(page)
+            other.wait_for_function(same, arg=wanted)
+            other.reload()
+            other.wait_for_function(same, arg=wanted)
+            page.go_back()
+            page.go_forward()
+            page.wait_for_function(same, arg=wanted)
 
 
 @pytest.mark.timeout(400)
