@@ -175,6 +175,8 @@ def refused(address: tuple[str, int]) -> bool:
         socket.create_connection(address, timeout=PATIENCE).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # closed while this was connecting
+        return False
     return False
 
 
