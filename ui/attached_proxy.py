@@ -93,17 +93,17 @@ class AttachedProxy:
                 self._fault = STARTED_AGAIN if error.status == UNAUTHORIZED else str(error)
 
     def _follow(self) -> None:
-        newest, told = 0, False
+        newest, reported = 0, False
         while not self._ended.is_set():
             try:
                 for event in self.control.follow_events(since=newest):
                     if self._ended.is_set():
                         return
-                    newest, told = event["id"], False
+                    newest, reported = event["id"], False
                     if event["event"] != Counts.__name__:  # the status line has them
                         self.add_to_log(event["text"], event["warning"], event["time_ns"])
             except ControlError as error:
-                if not told:  # once for as long as the proxy is away
+                if not reported:  # once for as long as the proxy is away
                     self.add_to_log(str(error), True, None)
-                told = True
+                reported = True
                 self._ended.wait(EVERY_SECONDS)
