@@ -12,6 +12,7 @@ def batches(
     ways: tuple[tuple[Reader, bool, int, int, int], ...],
     topics: dict[bytes, int],
     topic_ids: dict[bytes, int],
+    transactional_ids: dict[bytes, int],
     /,
 ) -> tuple[bytes, bytes, bytes]:
     """See captures/tables/bulk_batches.py."""

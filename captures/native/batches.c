@@ -6,19 +6,19 @@
 #include "recording.h"
 #include "decoder/native/cursor.h"
 
-enum Sink { TOPIC, TOPIC_ID, PARTITION, ACKS, THROTTLE, HIGH_WATERMARK, AREA };
+enum Sink { TOPIC, TOPIC_ID, PARTITION, ACKS, THROTTLE, HIGH_WATERMARK, TRANSACTIONAL_ID, AREA };
 
 typedef struct {
     int64_t base_offset, last_offset, high_watermark, base_timestamp, max_timestamp, producer_id, start;
-    int32_t frame, size, topic, topic_id, partition, record_count, base_sequence;
+    int32_t frame, size, topic, topic_id, transactional_id, partition, record_count, base_sequence;
     uint32_t crc;
     int16_t producer_epoch, acks;
-    uint8_t magic, attributes, cut, unused;
+    uint8_t magic, attributes, cut, unused[5];
 } Row;
 
 struct Areas {
     const uint8_t *data; /* of all frames */
-    PyObject *topics, *topic_ids;
+    PyObject *topics, *topic_ids, *transactional_ids;
     Row *rows;
     Py_ssize_t count, room;
     int32_t throttle;
@@ -119,14 +119,29 @@ static int keep_topic(struct Areas *areas, const Field *field, Cursor *c) {
     return 1;
 }
 
+static int keep_transactional_id(struct Areas *areas, const Field *field, Cursor *c) {
+    Py_ssize_t size = 0;
+    if (!read_length(field, c, 0, &size))
+        return 0;
+    if (size > left(c))
+        return bad();
+    if (size < 0)
+        return 1;
+    const uint8_t *text = c->at;
+    c->at += size;
+    return is_text(text, size) && (areas->about.transactional_id = numbered(areas->transactional_ids, text, size)) >= 0;
+}
+
 /* A requested field: its value is kept for the areas behind it, an area becomes rows. */
 static int keep_area(const Field *field, Cursor *c) {
-    static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, INT64, RECORDS};
+    static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, INT64, STRING, RECORDS};
     struct Areas *areas = c->into;
     if (field->sink > AREA || field->type != TYPES[field->sink] || field->array)
         return bad();
     if (field->sink == TOPIC)
         return keep_topic(areas, field, c);
+    if (field->sink == TRANSACTIONAL_ID)
+        return keep_transactional_id(areas, field, c);
     if (field->sink == AREA) {
         Py_ssize_t size = 0;
         if (!read_length(field, c, 1, &size))
@@ -201,13 +216,13 @@ Way *ways_of(PyObject *given, Py_ssize_t *count) {
     return ways ? ways : (Way *)PyErr_NoMemory();
 }
 
-/* batches(data, frames, ways, topics, topic ids) -> (rows, throttle time of each frame, of each frame whether it is odd) */
+/* batches(data, frames, ways, topics, topic ids, transactional ids) -> (rows, throttle time of each frame, of each frame whether it is odd) */
 PyObject *batches_read(PyObject *module, PyObject *arguments) {
     Py_buffer data, frames;
     PyObject *given, *throttles = NULL, *odd = NULL, *result = NULL;
     struct Areas areas = {0};
-    if (!PyArg_ParseTuple(arguments, "y*y*O!O!O!", &data, &frames, &PyTuple_Type, &given, &PyDict_Type, &areas.topics,
-                          &PyDict_Type, &areas.topic_ids))
+    if (!PyArg_ParseTuple(arguments, "y*y*O!O!O!O!", &data, &frames, &PyTuple_Type, &given, &PyDict_Type, &areas.topics,
+                          &PyDict_Type, &areas.topic_ids, &PyDict_Type, &areas.transactional_ids))
         return NULL;
     Py_ssize_t count = frames.len / (Py_ssize_t)sizeof(PlacedFrame), known;
     areas.data = data.buf;
@@ -223,7 +238,7 @@ PyObject *batches_read(PyObject *module, PyObject *arguments) {
         memcpy(&frame, (const char *)frames.buf + i * sizeof(PlacedFrame), sizeof(PlacedFrame));
         Py_ssize_t before = areas.count;
         areas.throttle = 0;
-        areas.about = (Row){.frame = (int32_t)i, .topic = -1, .topic_id = -1, .partition = -1, .high_watermark = -1};
+        areas.about = (Row){.frame = (int32_t)i, .topic = -1, .topic_id = -1, .transactional_id = -1, .partition = -1, .high_watermark = -1};
         int fits = read_frame(ways, known, &data, &frame, keep_area, &areas);
         if (fits < 0)
             goto done;

@@ -164,14 +164,16 @@ REPORTS = {
     ),
     "groups": ReportQuery(
         "Groups",
-        "How stable consumer groups are: `generations` is how many the captures saw, `thrown_out` counts members that the "
-        "coordinator no longer knew.",
+        "How stable consumer groups are: `coordinator` is the last one, `generations` is how many the captures saw, `thrown_out` counts "
+        "members that the coordinator no longer knew.",
         ("groups", "errors"),
-        f"""SELECT coalesce(g.cluster_id, e.cluster_id) AS cluster_id, coalesce(g.group_id, e.group_id) AS group_id, coalesce(g.members, 0) AS members,
+        f"""SELECT coalesce(g.cluster_id, e.cluster_id) AS cluster_id, coalesce(g.group_id, e.group_id) AS group_id, g.coordinator AS coordinator,
+            coalesce(g.members, 0) AS members,
             coalesce(g.joins, 0) AS joins, coalesce(g.leaves, 0) AS leaves, coalesce(g.generations, 0) AS generations,
             g.p99_join_ns AS p99_join_ns, coalesce(e.rebalancing, 0) AS rebalancing, coalesce(e.thrown_out, 0) AS thrown_out,
             coalesce(e.errors, 0) AS errors FROM
-            (SELECT {_SCOPE} AS scope, max(cluster_id) AS cluster_id, group_id, count(DISTINCT member_id) AS members, count_if(event = 'join') AS joins,
+            (SELECT {_SCOPE} AS scope, max(cluster_id) AS cluster_id, group_id, max_by(broker, time_ns) AS coordinator,
+                count(DISTINCT member_id) AS members, count_if(event = 'join') AS joins,
                 count_if(event = 'leave') AS leaves,
                 count(DISTINCT CASE WHEN event = 'join' AND error_code = 0 THEN generation END) AS generations,
                 {percentile("CASE WHEN event = 'join' THEN latency_ns END", 0.99)} AS p99_join_ns
@@ -202,6 +204,28 @@ REPORTS = {
             ON p.cluster_id IS NOT DISTINCT FROM r.cluster_id AND p.client_id IS NOT DISTINCT FROM r.client_id
                 AND p.topic IS NOT DISTINCT FROM r.topic""",
         ("-batches", "cluster_id", "client_id", "topic"),
+    ),
+    "transactions": ReportQuery(
+        "Transactional producers",
+        "What each transactional id sent, and who fetched it, by its producer ids; `epochs` is how often it was begun anew.",
+        ("batches",),
+        f"""SELECT p.cluster_id, p.transactional_id, p.client_ids, p.producer_ids, p.epochs, p.topics, p.batches, p.records, p.bytes,
+            coalesce(f.fetched_records, 0) AS fetched_records, coalesce(f.consumers, 0) AS consumers, p.first_ns, p.last_ns FROM
+            (SELECT {_SCOPE} AS scope, max(cluster_id) AS cluster_id, transactional_id, count(DISTINCT client_id) AS client_ids,
+                count(DISTINCT producer_id) AS producer_ids, count(DISTINCT concat(producer_id, ' ', producer_epoch)) AS epochs,
+                count(DISTINCT topic) AS topics, count(*) AS batches, cast(sum(record_count) AS bigint) AS records,
+                cast(sum(size_bytes) AS bigint) AS bytes, min(time_ns) AS first_ns, max(time_ns) AS last_ns
+                FROM batches WHERE transactional_id IS NOT NULL GROUP BY {_SCOPE}, transactional_id) p
+            LEFT JOIN (SELECT named.scope, named.transactional_id, cast(sum(each.record_count) AS bigint) AS fetched_records,
+                count(DISTINCT each.client_id) AS consumers FROM
+                (SELECT {_SCOPE} AS scope, producer_id, client_id, record_count FROM batches
+                    WHERE direction = 'response' AND producer_id >= 0 AND NOT control) each
+                JOIN (SELECT DISTINCT {_SCOPE} AS scope, producer_id, transactional_id FROM batches
+                    WHERE transactional_id IS NOT NULL AND producer_id >= 0) named
+                    ON each.scope = named.scope AND each.producer_id = named.producer_id
+                GROUP BY named.scope, named.transactional_id) f
+            ON p.scope = f.scope AND p.transactional_id = f.transactional_id""",
+        ("-batches", "cluster_id", "transactional_id"),
     ),
     "quotas": ReportQuery(
         "Quotas",

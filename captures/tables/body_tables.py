@@ -42,6 +42,7 @@ BATCHES = Table(
         SIDE,
         *bodies.TOPIC,
         Column("acks", "int16", "of a Produce request: 0, 1 or -1 (all)", null=True),
+        Column("transactional_id", "string", "of a Produce request; a fetched batch has only the `producer_id`", null=True),
         Column("base_offset", "int64", "of the first record, as encoded", null=True),
         Column("last_offset", "int64", "of the last record", null=True),
         Column("high_watermark", "int64", "of the partition when it was fetched; as far as `last_offset` is below it, the consumer lags", null=True),
@@ -177,7 +178,7 @@ def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
         known = {**empty, "direction": area.direction, **area.about, "high_watermark": area.high_watermark}
         end = 0
         if area.direction == "request" and exchange.request_message is not None:
-            known["acks"] = exchange.request_message["acks"]
+            known |= {name: _value(exchange.request_message, name) for name in ("acks", "transactional_id")}
         try:
             for entry in records.batches(area.data):
                 end = entry.end

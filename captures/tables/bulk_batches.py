@@ -38,15 +38,18 @@ ROW = (
         (name, "i8")
         for name in ("base_offset", "last_offset", "high_watermark", "base_timestamp", "max_timestamp", "producer_id", "start")
     ),
-    *((name, "i4") for name in ("frame", "size", "topic", "topic_id", "partition", "record_count", "base_sequence")),
+    *((name, "i4") for name in ("frame", "size", "topic", "topic_id", "transactional_id", "partition", "record_count", "base_sequence")),
     ("crc", "u4"),
     *((name, "i2") for name in ("producer_epoch", "acks")),
-    *((name, "u1") for name in ("magic", "attributes", "cut", "unused")),
+    *((name, "u1") for name in ("magic", "attributes", "cut")),
+    ("unused", "V5"),
 )
 """A row as captures/native/batches.c writes it."""
-_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _HIGH_WATERMARK, _AREA = range(7)
+_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _HIGH_WATERMARK, _TRANSACTIONAL_ID, _AREA = range(8)
 _NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION, bodies.HIGH_WATERMARK: _HIGH_WATERMARK}
 _PRODUCE = facts.api_key("Produce")
+_OF_PRODUCE = {"acks": _ACKS, "transactional_id": _TRANSACTIONAL_ID}
+"""Fields of a Produce request as a whole."""
 
 
 FindFrames = Callable[[Any], PlacedFrames]
@@ -73,8 +76,9 @@ class BulkReader:
         owner, request, left = found.owners, found.requests, found.left
         topics: dict[bytes, int] = {}
         topic_ids: dict[bytes, int] = {}
+        transactional_ids: dict[bytes, int] = {}
         assert native is not None
-        made_rows = native.batches(placed.data, found.frames, self._readers.ways, topics, topic_ids)
+        made_rows = native.batches(placed.data, found.frames, self._readers.ways, topics, topic_ids, transactional_ids)
         rows, throttled, odd = (
             np.frombuffer(data, kind) for data, kind in zip(made_rows, (list(ROW), "i4", "?"), strict=True)
         )
@@ -88,8 +92,8 @@ class BulkReader:
             if name == THROTTLES.name:
                 batch: HeaderBatch = _ThrottleColumns(self._index, *mine, throttled[waits])
             else:
-                topic_names = _Names(topics, topic_ids, self._topics)
-                batch = _BatchColumns(self._index, *mine, good, request[good["frame"]], placed.data, topic_names)
+                row_names = _Names(topics, topic_ids, self._topics, transactional_ids)
+                batch = _BatchColumns(self._index, *mine, good, request[good["frame"]], placed.data, row_names)
             made[name] = _batch(batch, columns), numbers[at]
         return made, numbers[left]
 
@@ -103,7 +107,7 @@ def _way(request: bool, api_key: int, api_version: int, areas: bool, throttled: 
         if not _sinks(bodies.record_shape(kind, api_key, api_version), of.root, "", sinks):
             return None
         if sinks and request and api_key == _PRODUCE:
-            sinks["acks"] = _ACKS
+            sinks |= {field.name: _OF_PRODUCE[field.name] for field in of.root.fields if field.name in _OF_PRODUCE}
     if throttled and not request and has_throttle_time(api_key, api_version):
         sinks[THROTTLE_TIME] = _THROTTLE
     if any(field.tag is not None and field.name in sinks for field in of.root.fields):
@@ -150,11 +154,12 @@ class _ThrottleColumns(HeaderBatch):
 
 
 class _Names(NamedTuple):
-    """Topics of rows: by bytes, their numbers in the rows; and the names of ids."""
+    """Topics and transactional ids of rows: by bytes, their numbers in the rows; and the names of topic ids."""
 
     topics: dict[bytes, int]
     ids: dict[bytes, int]
     known: Topics
+    transactional_ids: dict[bytes, int]
 
 
 class _BatchColumns(HeaderBatch):
@@ -169,10 +174,10 @@ class _BatchColumns(HeaderBatch):
         rows: Any,
         requests: Any,
         data: Any,
-        topics: _Names,
+        names: _Names,
     ) -> None:
         super().__init__(pyarrow(), numpy(), index, records, numbers, origin)
-        self._rows, self._requests, self._data, self._topic_names = rows, requests, data, topics
+        self._rows, self._requests, self._data, self._row_names = rows, requests, data, names
         self._cut = rows["cut"] != 0
 
     def column(self, name: str) -> Any:
@@ -190,22 +195,26 @@ class _BatchColumns(HeaderBatch):
 
     def _topic(self) -> Any:
         texts = [
-            *(each.decode() for each in self._topic_names.topics),
-            *(self._topic_names.known.name(each) for each in self._topic_names.ids),
+            *(each.decode() for each in self._row_names.topics),
+            *(self._row_names.known.name(each) for each in self._row_names.ids),
         ]
         named, by_id = self._rows["topic"], self._rows["topic_id"]
-        places = self._np.where(named >= 0, named, by_id + len(self._topic_names.topics))
+        places = self._np.where(named >= 0, named, by_id + len(self._row_names.topics))
         return self._one_of(texts, places, (named < 0) & (by_id < 0))
 
     def _topic_id(self) -> Any:
         by_id = self._rows["topic_id"]
-        return self._one_of([bodies.shown_id(each) for each in self._topic_names.ids], by_id, by_id < 0)
+        return self._one_of([bodies.shown_id(each) for each in self._row_names.ids], by_id, by_id < 0)
 
     def _partition(self) -> Any:
         return self._pa.array(self._np.ascontiguousarray(self._rows["partition"]))
 
     def _acks(self) -> Any:
         return self._pa.array(self._np.ascontiguousarray(self._rows["acks"]), mask=~self._requests)
+
+    def _transactional_id(self) -> Any:
+        places = self._rows["transactional_id"]
+        return self._one_of([each.decode() for each in self._row_names.transactional_ids], places, places < 0)
 
     def _high_watermark(self) -> Any:
         marks = self._np.ascontiguousarray(self._rows["high_watermark"])

@@ -28,9 +28,10 @@ START = 1_700_000_000_000_000_000
 Sent = list[dict[str, Any]]
 
 
-def batch(count: int, sequence: int) -> bytes:
+def batch(count: int, sequence: int, producer: tuple[int, int, bool] = (7, 0, False)) -> bytes:
+    """`producer`: its id and epoch, and whether it is in a transaction."""
     builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 20)
-    builder.set_producer_state(7, 0, sequence, False)
+    builder.set_producer_state(*producer[:2], sequence, producer[2])
     for number in range(count):
         builder.append(timestamp=START // 10**6, key=b"k", value=b"v%d" % number)
     builder.close()
@@ -41,13 +42,15 @@ def body(chance: random.Random, api: str, number: int) -> tuple[int, dict[str, A
     """Version, request and response."""
     if api == "Produce":
         sequence = number // 40 * 40  # some batches are sent again
-        records = batch(1 + number % 3, sequence)
+        paying = number % 5 == 0
+        records = batch(1 + number % 3, sequence, (8, number // 200, True) if paying else (7, 0, False))
         partition = {"index": 0, "records": records}
         error = 7 if number % 20 == 0 else 0
         answer = {"index": 0, "error_code": error, "base_offset": number}
         return (
             9,
             {
+                "transactional_id": "pay" if paying else None,
                 "acks": (-1, 1)[number % 2],
                 "timeout_ms": 1000,
                 "topic_data": [{"name": "orders", "partition_data": [partition]}],
@@ -58,7 +61,7 @@ def body(chance: random.Random, api: str, number: int) -> tuple[int, dict[str, A
             },
         )
     if api == "Fetch":
-        fetched = {"partition_index": number % 2, "high_watermark": number // 100, "records": batch(1, 0)}
+        fetched = {"partition_index": number % 2, "high_watermark": number // 100, "records": batch(1, 0, (7 + number % 2, 0, False))}
         return 11, {"topics": [{"topic": "orders", "partitions": []}]}, {"responses": [{"topic": "orders", "partitions": [fetched]}]}
     if api == "JoinGroup":
         return (
@@ -155,7 +158,19 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
     assert sum(row["uncompressed"] for row in found["producers"]) == len(produced)
     assert not any(row[codec] for row in found["producers"] for codec in ("gzip", "snappy", "lz4", "zstd"))
     assert sum(row["acks_all"] for row in found["producers"]) == sum(e["request"]["acks"] == -1 for e in produced)
+    paying = [each for each in produced if each["request"]["transactional_id"] == "pay"]
+    assert 0 < len(paying) < len(produced)
+    fetched = [each for each in sent if each["api"] == "Fetch" and each["answer"]["responses"][0]["partitions"][0]["partition_index"] == 1]
+    expected = {
+        "cluster_id": "east", "transactional_id": "pay", "client_ids": len({each["client_id"] for each in paying} - {None}),
+        "producer_ids": 1, "epochs": 2, "topics": 1, "batches": len(paying), "fetched_records": len(fetched),
+        "consumers": len({each["client_id"] for each in fetched} - {None}),
+        "first_ns": min(each["time_ns"] for each in paying), "last_ns": max(each["time_ns"] for each in paying),
+    }  # fmt: skip
+    (transactions,) = found["transactions"]
+    assert expected.items() <= transactions.items() and transactions["records"] >= len(paying)
     (group,) = found["groups"]
+    assert group["coordinator"] == "kafka-1:9092"  # which was asked last
     joins = [e for e in sent if e["api"] == "JoinGroup"]
     assert (group["group_id"], group["joins"], group["members"]) == ("billing", len(joins), 3)
     assert group["generations"] == len({e["answer"]["generation_id"] for e in joins})

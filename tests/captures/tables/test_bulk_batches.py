@@ -59,7 +59,8 @@ def bodies(api: str, version: int, chance: random.Random) -> tuple[dict[str, Any
         parts = [partitions("index", chance) for _ in topics]
         asked = [{**topic, "partition_data": part} for topic, part in zip(topics, parts, strict=True)]
         response = [{**topic, "partition_responses": [{"index": 1, "error_code": 6}]} for topic in topics]
-        return {"acks": chance.choice((-1, 1)), "topic_data": asked}, {"responses": response, **wait}
+        head = {"acks": chance.choice((-1, 1)), "transactional_id": chance.choice((None, "", "pay-1", "größe"))}
+        return {**head, "topic_data": asked}, {"responses": response, **wait}
     parts = [partitions("partition_index", chance) for _ in topics]
     response = [{**topic, "partitions": part} for topic, part in zip(topics, parts, strict=True)]
     return {}, {"responses": response, **wait}
@@ -161,6 +162,9 @@ def test_rows_are_those_of_the_reference(tmp_path: Path, monkeypatch: pytest.Mon
             marks = {(row["api"], row["direction"], row["high_watermark"]) for row in quick["batches"]}
             assert marks >= {("Fetch", "response", mark) for mark in (None, 0, 8, 2**62)}
             assert {mark for api, direction, mark in marks if (api, direction) != ("Fetch", "response")} == {None}
+            named = {(row["api"], row["transactional_id"]) for row in quick["batches"]}
+            assert named >= {("Produce", name) for name in (None, "", "pay-1", "größe")}
+            assert {name for api, name in named if api != "Produce"} == {None}
 
 
 def test_current_versions_are_read_in_bulk() -> None:
@@ -172,7 +176,7 @@ def test_current_versions_are_read_in_bulk() -> None:
 
 
 def test_rows_have_the_size_that_c_uses() -> None:
-    assert np.dtype(list(bulk_batches.ROW)).itemsize == 96
+    assert np.dtype(list(bulk_batches.ROW)).itemsize == 104
 
 
 def produce(number: int, size: int, acks: int) -> bytes:
