@@ -49,7 +49,9 @@ def numbered(asked: bytes, answered: bytes, number: int) -> tuple[bytes, bytes]:
     return asked[:8] + mark + asked[12:], answered[:4] + mark + answered[8:]
 
 
-def record(directory: Path, exchanges: int = 200_000, connections: int = 50, seed: int = 1) -> None:
+def record(
+    directory: Path, exchanges: int = 200_000, connections: int = 50, seed: int = 1, start_ns: int = START_NS
+) -> None:
     """A recording of small exchanges, the connections one after the other."""
     chance = random.Random(seed)
 
@@ -60,7 +62,7 @@ def record(directory: Path, exchanges: int = 200_000, connections: int = 50, see
         error = 15 if key == 12 and chance.random() < 0.02 else 0
         return numbered(*_small(key, version, f"g{conn % 5}", f"app-{conn}", error), number)
 
-    _write(directory, exchanges, connections, seed, frames)
+    _write(directory, exchanges, connections, seed, frames, start_ns)
 
 
 def mixed(
@@ -91,9 +93,9 @@ def mixed(
 
 
 def _write(
-    directory: Path, exchanges: int, connections: int, seed: int, frames: Callable[[int, int], tuple[bytes, bytes]]
+    directory: Path, exchanges: int, connections: int, seed: int, frames: Callable[[int, int], tuple[bytes, bytes]], start_ns: int = START_NS
 ) -> None:
-    chance, recorder, time_ns = random.Random(seed), Recorder(directory), START_NS
+    chance, recorder, time_ns = random.Random(seed), Recorder(directory), start_ns
     for conn in range(connections):
         recorder.opened(conn, time_ns, (f"10.0.{conn >> 8}.{conn & 255}", 20000 + conn), ("10.0.0.9", 9092))
     for number in range(exchanges):
