@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +112,30 @@ def test_the_columns_that_dbt_tests_are_there(model: Any, repository: Path) -> N
         rows = model(each["name"])
         for column in each["columns"]:
             assert rows and None not in [row[column["name"]] for row in rows]
+
+
+def test_the_dashboard_of_the_tables(repository: Path, folder: Path) -> None:
+    """What Grafana puts into its queries is put into them here: the folder, the interval, and the time that is shown."""
+    first, last = "2023-11-14T22:00:00Z", "2023-11-14T23:59:59Z"
+    dashboard = json.loads((repository / "examples" / "grafana" / "tables.json").read_text("utf-8"))
+    found: dict[str, list[dict[str, Any]]] = {}
+    with duckdb.connect() as connection:
+        for panel in dashboard["panels"]:
+            (target,) = panel["targets"]
+            sql = target["rawSql"].replace("${tables:sqlstring}", f"'{folder}'").replace("$__interval_ms", "'60000'")
+            sql = re.sub(r"\$__timeFilter\(((?:\w|\([^()]*\)|[^()])*)\)", rf"\1 >= '{first}' AND \1 <= '{last}'", sql)
+            assert "$" not in sql
+            rows = connection.execute(sql)
+            names = [each[0] for each in rows.description]
+            kinds = {str(each[1]) for each in rows.description}
+            assert kinds <= {"TIMESTAMP", "VARCHAR", "BIGINT", "DOUBLE"}, panel["title"]  # which the data source knows
+            assert target["format"] == 1 or names == ["time", "metric", "value"], panel["title"]
+            found[panel["title"]] = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+    minute = datetime.fromtimestamp(START_NS // 10**9, UTC).replace(tzinfo=None)
+    rates = {(row["time"], row["metric"]): row["value"] * 60 for row in found["Requests"]}
+    assert rates == pytest.approx({
+        (minute, "Heartbeat"): 60, (minute, "JoinGroup"): 8, (minute, "LeaveGroup"): 1, (minute + timedelta(hours=1), "Heartbeat"): 40
+    })  # fmt: skip
+    assert found["Joins of group members"] == [{"time": minute, "metric": "stock", "value": 8}]
+    assert [(row["requests"], row["errors"]) for row in found["Clients"]] == [(109, 27)]
+    assert [row["id"] for row in found["Findings"]] == ["no-api-versions"] and not found["Throttle time"]

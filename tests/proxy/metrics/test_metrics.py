@@ -327,7 +327,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_are_there(repository: Pa
     labels: dict[str, set[str]] = {}
     for name, found in traffic.samples:
         labels.setdefault(name, set()).update(label for label, _ in found)
-    dashboard = json.loads((repository / "examples" / "grafana" / "barnabas.json").read_text("utf-8"))
+    dashboard = json.loads((repository / "examples" / "grafana" / "metrics.json").read_text("utf-8"))
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [re.sub(r"label_values\((\w+), (\w+)\)", r"sum by (\2) (\1)", each.get("query", "")) for each in dashboard["templating"]["list"]]
     for text in asked:
