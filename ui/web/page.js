@@ -247,5 +247,5 @@ const barnabas = (() => {
   const short = (name) => (name.length > 32 ? `${name.slice(0, 31)}…` : name);
   // a narrow window does not show all of the navigation
   const here = () => document.querySelector("nav.views .here")?.scrollIntoView({ inline: "center", block: "nearest" });
-  return { here, amount, short, column, plainColumn, resultClass, rowClass, open, key, sorted, ordered, rows, ready, columns, filter, grew, following, type, choose, show };
+  return { here, amount, short, column, plainColumn, resultClass, rowClass, open, key, sorted, ordered, rows, ready, columns, filter, grew, following, type, choose, show, remember };
 })();

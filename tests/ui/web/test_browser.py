@@ -18,7 +18,7 @@ from harness.browsing.pages import Server, serving
 
 STORM = Path(__file__).parents[2] / "decoder" / "findings" / "captures" / "groups-storm.pcapng"
 PAGES = {
-    "exchanges": ".ag-row", "exchanges/15": ".tree", "exchanges/20/compare": ".page", "connections": ".ag-row", "connections?by=client": ".ag-row",
+    "exchanges": ".ag-row", "exchanges/15": ".tree", "exchanges/15?field=request.group_id": ".chosen", "exchanges/20/compare": ".page", "connections": ".ag-row", "connections?by=client": ".ag-row",
     "ladder": "canvas", "ladder?scale=time": "canvas", "groups": ".ag-row", "groups/jobs-3796": ".assignments canvas", "versions?against=4.0": ".versions td",
     "problems": ".finding", "latency": ".heat canvas", "latency?api=waits": ".ag-row", "throughput": ".throughput canvas", "throughput?what=produced": ".throughput canvas",
     "partitions": ".ag-row", "rules": ".note",
@@ -133,6 +133,9 @@ def test_fields_and_bytes_are_linked_both_ways(server: Server) -> None:
         page.wait_for_function("document.querySelector('.hex').textContent.includes('jobs-')")
         marked = bytes.fromhex("".join(page.locator("b.in").all_inner_texts()))
         assert marked[-9:] == b"jobs-3796"
+        page.wait_for_url("**/exchanges/15?field=request.group_id")
+        page.reload()
+        page.wait_for_selector("[data-side=request] .chosen >> text=group_id")
         page.click("[data-byte='2']")  # of the request's header: its API version
         page.wait_for_selector(".chosen >> text=request_api_version")
         page.dblclick('[data-side=request] >> text=group_id')

@@ -46,13 +46,13 @@ def register(site: Site) -> None:
     """Add the pages, and the files that exchanges are exported to."""
 
     @ui.page("/exchanges/{number}")
-    def page(request: Request, number: int, filter: str = "", order: str = "", values: str = "") -> None:
+    def page(request: Request, number: int, filter: str = "", order: str = "", values: str = "", field: str = "") -> None:
         with site.frame(request, "Exchanges", title=f"#{number}", needs_rows=False):
             if (row := _row(site, number)) is None:
                 note(f"There is no exchange #{number}: this capture has {len(site.session.capture.rows()):,}.")
                 link("List", site.url("exchanges")).classes("button self").props("data-key=q")
             else:
-                _ExchangePage(site, row, Query.of(filter, order), bool(values))
+                _ExchangePage(site, row, Query.of(filter, order), bool(values), field)
 
     @ui.page("/exchanges/{number}/compare")
     def compare(request: Request, number: int, other: int = 0) -> None:
@@ -78,9 +78,9 @@ def _row(site: Site, number: int) -> Row | None:
 
 
 class _ExchangePage:
-    """One open page."""
+    """One open page. `chosen`: the field that is chosen first, such as `response.error_code`."""
 
-    def __init__(self, site: Site, row: Row, query: Query, values: bool) -> None:
+    def __init__(self, site: Site, row: Row, query: Query, values: bool, chosen: str) -> None:
         self.site, self.row, self.query, self.values = site, row, query, values
         self.exchange = site.session.capture.exchange(row)
         self.trees: dict[str, Tree] = {}
@@ -101,7 +101,7 @@ class _ExchangePage:
         ui.on("byte", self._byte)
         ui.on("later", self._later)
         ui.on("say", lambda event: ui.notify(visible(str(event.args["words"]))))
-        self._first()
+        self._first(chosen)
         if site.session.live:
             ui.timer(1.0, self._grow)
 
@@ -203,10 +203,14 @@ class _ExchangePage:
         self.bytes_title.set_text(visible(f"Bytes of the {self.side} (without the 4 size bytes){where}{hidden}"))
         self.bytes.set_content(hex_html(tree.frame, tree.hidden, field.span if field else None))
 
-    def _first(self) -> None:
-        """Choose the first error, or the place of a fault."""
+    def _first(self, chosen: str) -> None:
+        """Choose a field; if there is none such, the first error, or the place of a fault."""
         tree, at = self.trees[self.side], None
-        if self.row.error:
+        side, _, path = chosen.partition(".")
+        if side in _SIDES and (named := self.trees[side].reveal(path)) is not None:
+            self.side, at = side, named
+            self.panes[side].set_content(tree_html(self.trees[side]))
+        elif self.row.error:
             message = self.exchange.response_message
             at = self.trees["response"].next_error(-1, message.errors() if message is not None else ())
             self.side = "response"
@@ -229,7 +233,13 @@ class _ExchangePage:
         side, at = event.args["side"], int(event.args["at"])
         if side in _SIDES and 0 <= at < len(self.trees[side].fields):
             self.side = side
-            self._choose(at)
+            self._choose_here(at)
+
+    def _choose_here(self, at: int) -> None:
+        """Choose a field, which the address names from then on."""
+        self._choose(at)
+        path = self.trees[self.side].fields[at].path
+        ui.run_javascript(f"barnabas.remember('field', {json.dumps(f'{self.side}.{path}' if path else '')}, false)")
 
     def _byte(self, event: GenericEventArguments) -> None:
         tree = self.trees[self.side]
@@ -238,7 +248,7 @@ class _ExchangePage:
         if len(tree.fields) != before:
             self.panes[self.side].set_content(tree_html(tree))
         if at is not None:
-            self._choose(at)
+            self._choose_here(at)
 
     def _later(self, event: GenericEventArguments) -> None:
         side, at = event.args["side"], int(event.args["at"])
