@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ... import decoder
 from ...decoder import Exchange
-from ...decoder.codec.message_view import MessageView
+from ...decoder.codec.message_view import view_of
 from ...decoder.schema import facts
 from .answers import DelayedReply, LiveRequest, LiveSession, NotRecorded, Reply
 from .cluster import API_VERSIONS, OfferMode, Offers, ServedCluster
@@ -126,7 +126,7 @@ class Engine:
                 return LiveRequest(session, message, {}, now, time_ms)
             raise NotRecorded(f"{facts.api_name(key)} v{version}, an unknown version") from None
         self.asked[message.api] += 1
-        null = next(MessageView(message).forbidden_nulls(), None)
+        null = next(view_of(message).forbidden_nulls(), None)
         if null is not None:
             raise NotRecorded(f"{message.api} v{message.api_version} with a null where Kafka allows none ({null})")
         message = self.names.recorded(message)

@@ -14,6 +14,7 @@ from .decode import FAULTS, Decode, decoder
 from .encode import encode_struct, values_from
 from .message import Message, plain_places
 from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Value, Values, extra_plan, plan
+from .project import Reader, error_paths, reader
 from .walk import Walker
 
 UNSUPPORTED_VERSION = facts.error_code("UNSUPPORTED_VERSION")
@@ -50,15 +51,15 @@ def peek_request(frame: bytes) -> RequestPrefix:
         raise Truncated(f"expected 8 bytes, got {len(frame)}", path="request_api_key") from None
 
 
-def _layout(kind: str, api_key: int, api_version: int) -> tuple[Plan, Decode, dict[str, int], int, int] | None:
-    """What the accelerator makes messages with: their plan and reader, the fields that it gives itself, the version of their
-    header, and the error code of responses that may have another version."""
+def _layout(kind: str, api_key: int, api_version: int) -> tuple[Plan, Decode, Reader, dict[str, int], int, int] | None:
+    """What the accelerator makes messages with: their plan and reader, a reader of the error codes, the fields that it gives
+    itself, the version of their header, and the error code of responses that may have another version."""
     try:
         of = plan(kind, api_key, api_version)
     except DecodeError:
         return None
     refusal = UNSUPPORTED_VERSION if kind == "response" and api_key == API_VERSIONS and api_version else 0
-    return of, decoder(of), plain_places(of.root), of.header_version, refusal
+    return of, decoder(of), reader(of, error_paths(of)), plain_places(of.root), of.header_version, refusal
 
 
 class _Reference:

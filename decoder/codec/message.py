@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from operator import itemgetter
 from typing import Any, Protocol
@@ -27,16 +27,20 @@ _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
 if native is None:
 
     class MessageBase:
-        """What a message holds. The accelerator's reads `values` and `header` out of the frame when they are asked for."""
+        """What a message holds. The accelerator's reads `values` and `header` out of the frame when they are asked for, and
+        notices while it checks a frame what `sound` and `project.first_error` ask for."""
 
         __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
+        known_sound = False
+        first_code: int | None = None
 
         def __init__(self, plan: Plan, values: Values, frame: bytes, body_start: int, header: Fields, trailing: bytes):
             self.plan, self.values, self.frame, self.body_start = plan, values, frame, body_start
             self.header, self.trailing = header, trailing
 
         def __getitem__(self, path: str) -> Value:
-            return self._value_at(path)
+            place = plain_places(self.plan.root).get(path)
+            return self._value_at(path) if place is None else self.values[place]
 
         def _value_at(self, path: str) -> Value:
             raise NotImplementedError
@@ -150,9 +154,14 @@ class Message(MessageBase):
         """The ``(path, code)`` of every error code in the body that is not 0, in wire order."""
         return _errors(self.plan.root, self.values, "")
 
+    @property
+    def sound(self) -> bool:
+        """Whether no field is null that must not be, and no tag is unknown, as in nearly all messages."""
+        return self.known_sound or _soundness(self.plan.root)(self.values)
+
     def forbidden_nulls(self) -> Iterator[str]:
         """Paths of fields that are null although the definition does not allow it at this version."""
-        return _forbidden_nulls(self.plan.root, self.values, "")
+        return iter(()) if self.known_sound else _forbidden_nulls(self.plan.root, self.values, "")
 
 
 def steps(path: str) -> Iterator[str | int]:
@@ -263,6 +272,41 @@ def _error_places(plan: StructPlan) -> tuple[tuple[int, FieldPlan], ...]:
     """Position and field of error codes, and of structs that contain some."""
     places = enumerate(plan.fields)
     return tuple((i, f) for i, f in places if (_error_places(f.struct) if f.struct else is_error_code(f)))
+
+
+@cache
+def _soundness(plan: StructPlan) -> Callable[[Values], bool]:
+    """A function that tests whether a struct's values have no forbidden null and no unknown tag."""
+    flexible = plan.flexible
+    never_null = tuple(i for i, f in enumerate(plan.fields) if not f.nullable)
+    # Items of an array must not be null, but those with a length can be.
+    named = tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
+    structs = tuple((i, f.array, _soundness(f.struct)) for i, f in enumerate(plan.fields) if f.struct is not None)
+
+    def is_sound(values: Values) -> bool:
+        if flexible and values[-1]:
+            return False
+        if None in values:
+            for at in never_null:
+                if values[at] is None:
+                    return False
+        for at in named:
+            if values[at] is not None and None in values[at]:
+                return False
+        for at, array, is_sound_inside in structs:
+            value = values[at]
+            if value is None:
+                continue
+            if not array:
+                if not is_sound_inside(value):
+                    return False
+                continue
+            for item in value:
+                if not is_sound_inside(item):
+                    return False
+        return True
+
+    return is_sound
 
 
 def _forbidden_nulls(plan: StructPlan, values: Values, prefix: str) -> Iterator[str]:

@@ -2,14 +2,13 @@
 
 The decoder reads more than a definition allows: forbidden nulls, and unknown tagged fields (KIP-482). A `Message` keeps both,
 as they are facts about the bytes. A `MessageView` is the same message without them: a forbidden null becomes the empty value
-of its type, and there are no unknown tags. `forbidden_nulls` still lists the nulls.
+of its type, and there are no unknown tags. `forbidden_nulls` still lists the nulls. Nearly all messages are their own view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NewType
 
 from .message import Message
 from .plan import ZERO_UUID, FieldPlan, PlanValue, StructPlan, Values
@@ -17,72 +16,39 @@ from .project import field_at, values_at
 
 _EMPTY = {"string": "", "uuid": ZERO_UUID}
 
+MessageView = NewType("MessageView", Message)
+"""`values`, `to_dict`, ``[path]`` and `lists_at` give None only if the version allows null."""
 
-class MessageView(Message):
-    """`values`, `to_dict`, ``[path]`` and `lists_at` give None only if the version allows null."""
 
-    __slots__ = ("_as_read", "_sound")
+def view_of(message: Message) -> MessageView:
+    """The view of a message: itself if it is `sound`."""
+    return MessageView(message if message.sound else _Corrected(message))
+
+
+def lists_at(view: MessageView, *paths: str) -> tuple[list[PlanValue], ...]:
+    """All values at each path (``"topics.partitions.leader_id"``), in wire order; UUIDs as 16 bytes."""
+    found = values_at(view.plan, view.frame, view.body_start, paths)
+    if not isinstance(view, _Corrected):
+        return found
+    fields = (field_at(view.plan, path)[0] for path in paths)
+    return tuple([_value(f, v) for v in values] for f, values in zip(fields, found, strict=True))
+
+
+class _Corrected(Message):
+    """The view of a message that is not sound. `encode` gives the bytes that were read."""
+
+    __slots__ = ("_as_read",)
 
     def __init__(self, message: Message) -> None:
-        self._sound = _soundness(message.plan.root)(message.values)
         self._as_read = message
-        super().__init__(
-            message.plan,
-            message.values if self._sound else _sound(message.plan.root, message.values),
-            message.frame,
-            message.body_start,
-            message.header,
-            message.trailing,
-        )
+        values = _sound(message.plan.root, message.values)
+        super().__init__(message.plan, values, message.frame, message.body_start, message.header, message.trailing)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MessageView, (self._as_read,)
+        return view_of, (self._as_read,)
 
     def forbidden_nulls(self) -> Iterator[str]:
-        return iter(()) if self._sound else self._as_read.forbidden_nulls()
-
-    def lists_at(self, *paths: str) -> tuple[list[PlanValue], ...]:
-        """All values at each path (``"topics.partitions.leader_id"``), in wire order; UUIDs as 16 bytes."""
-        found = values_at(self.plan, self.frame, self.body_start, paths)
-        if self._sound:
-            return found
-        fields = (field_at(self.plan, path)[0] for path in paths)
-        return tuple([_value(f, v) for v in values] for f, values in zip(fields, found, strict=True))
-
-
-@cache
-def _soundness(plan: StructPlan) -> Callable[[Values], bool]:
-    """A function that tests whether a struct's values have no forbidden null and no unknown tag, as nearly all do."""
-    flexible = plan.flexible
-    never_null = tuple(i for i, f in enumerate(plan.fields) if not f.nullable)
-    # Items of an array must not be null, but those with a length can be.
-    named = tuple(i for i, f in enumerate(plan.fields) if f.array and f.type in ("string", "bytes", "records"))
-    structs = tuple((i, f.array, _soundness(f.struct)) for i, f in enumerate(plan.fields) if f.struct is not None)
-
-    def is_sound(values: Values) -> bool:
-        if flexible and values[-1]:
-            return False
-        if None in values:
-            for at in never_null:
-                if values[at] is None:
-                    return False
-        for at in named:
-            if values[at] is not None and None in values[at]:
-                return False
-        for at, array, is_sound_inside in structs:
-            value = values[at]
-            if value is None:
-                continue
-            if not array:
-                if not is_sound_inside(value):
-                    return False
-                continue
-            for item in value:
-                if not is_sound_inside(item):
-                    return False
-        return True
-
-    return is_sound
+        return self._as_read.forbidden_nulls()
 
 
 def _sound(plan: StructPlan, values: Values) -> Values:

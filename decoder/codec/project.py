@@ -140,6 +140,8 @@ def values_at(of: Plan, data: bytes, position: int, paths: tuple[str, ...]) -> t
 
 def first_error(message: Message) -> int:
     """The first error code of a message that is not 0, outer fields first; 0 if there is none."""
+    if message.first_code is not None:
+        return message.first_code
     return next((code for way in _error_ways(message.plan) for code in _collect(message.values, way) if code), 0)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..codec import secrets
 from ..codec.codec import guess_request, read_request, read_response
 from ..codec.message import Message
-from ..codec.message_view import MessageView
+from ..codec.message_view import MessageView, view_of
 from ..codec.plan import Fields
 from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
@@ -88,15 +88,6 @@ class Marks:
             self.broker_request = leg
 
 
-@dataclass(slots=True)
-class _Side:
-    """A request or response that was decoded: its message, or the fault that it cannot be decoded for."""
-
-    message: Message | None = None
-    view: MessageView | None = None
-    fault: DecodeError | None = None
-
-
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class Exchange:
     """A request frame, its response frame, and their decoded content, on demand.
@@ -124,7 +115,11 @@ class Exchange:
     request_cut: int = 0
     response_cut: int = 0
     marks: Marks = field(default_factory=Marks)
-    _sides: dict[Direction, _Side] = field(default_factory=dict, init=False)
+    _asked: Message | DecodeError | None = field(default=None, init=False)
+    _answered: Message | DecodeError | None = field(default=None, init=False)
+    """What was decoded, or why it cannot be; None before anybody asked."""
+    _asked_view: MessageView | None = field(default=None, init=False)
+    _answered_view: MessageView | None = field(default=None, init=False)
     _error: int | None = field(default=None, init=False)
 
     def undecoded_copy(self) -> Exchange:
@@ -159,47 +154,51 @@ class Exchange:
     @property
     def request_message(self) -> Message | None:
         """The decoded request, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
-        return None if self.request is None or self.request_cut else self._decoded(Direction.REQUEST).message
+        if self.request is None or self.request_cut:
+            return None
+        found = self._asked
+        if found is None:
+            found = self._decode(Direction.REQUEST)
+        return found if isinstance(found, Message) else None
 
     @property
     def response_message(self) -> Message | None:
         """The decoded response, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
         if self.response is None or self.response_cut or self.state is State.ORPHAN:
             return None  # an orphan's API is not known
-        return self._decoded(Direction.RESPONSE).message
+        found = self._answered
+        if found is None:
+            found = self._decode(Direction.RESPONSE)
+        return found if isinstance(found, Message) else None
 
     @property
     def request_view(self) -> MessageView | None:
         """`request_message` in the form its definition promises: for conclusions, not for display (see `message_view`)."""
-        side = self._sides.get(Direction.REQUEST)
-        return side.view if side is not None and side.view is not None else self._view(Direction.REQUEST, self.request_message)
+        if self._asked_view is None and (message := self.request_message) is not None:
+            self._asked_view = view_of(message)
+        return self._asked_view
 
     @property
     def response_view(self) -> MessageView | None:
         """`response_message` in the form its definition promises (see `message_view`)."""
-        side = self._sides.get(Direction.RESPONSE)
-        return side.view if side is not None and side.view is not None else self._view(Direction.RESPONSE, self.response_message)
+        if self._answered_view is None and (message := self.response_message) is not None:
+            self._answered_view = view_of(message)
+        return self._answered_view
 
-    def _view(self, direction: Direction, message: Message | None) -> MessageView | None:
-        if message is None:
-            return None
-        side = self._sides[direction]
-        if side.view is None:
-            side.view = MessageView(message)
-        return side.view
-
-    def _decoded(self, direction: Direction) -> _Side:
-        side = self._sides.get(direction)
-        if side is None:
-            side = self._sides[direction] = _Side()
-            try:  # bytes left over are reported as surplus, not as undecoded
-                if direction is Direction.REQUEST:
-                    side.message = read_request(self.request or b"")
-                else:
-                    side.message = read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
-            except DecodeError as fault:
-                side.fault = fault
-        return side
+    def _decode(self, direction: Direction) -> Message | DecodeError:
+        found: Message | DecodeError
+        try:  # bytes left over are reported as surplus, not as undecoded
+            if direction:
+                found = read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
+            else:
+                found = read_request(self.request or b"")
+        except DecodeError as fault:
+            found = fault
+        if direction:
+            self._answered = found
+        else:
+            self._asked = found
+        return found
 
     @property
     def error(self) -> int:
@@ -207,13 +206,13 @@ class Exchange:
         response, only the codes that were kept count."""
         if self._error is not None:
             return self._error
+        message = self.response_message
+        if message is not None:
+            self._error = first_error(message)
+            return self._error
         if self.response_cut and self.state is not State.ORPHAN:
             return first_error_in(self.response or b"", self.api_key, self.api_version, self.response_cut)
-        message = self.response_message
-        if message is None:
-            return 0
-        self._error = first_error(message)
-        return self._error
+        return 0
 
     @property
     def succeeded(self) -> bool:
@@ -259,8 +258,8 @@ class Exchange:
     def fault(self, direction: Direction) -> DecodeError | None:
         """Why the frame of that direction could not be decoded to its end, or None."""
         _ = self.request_message, self.response_message
-        side = self._sides.get(direction)
-        return None if side is None else side.fault
+        found = self._answered if direction else self._asked
+        return found if isinstance(found, DecodeError) else None
 
     def masked(self, direction: Direction) -> bytes:
         """The frame of that direction as it may be stored: without secrets, and without parts that cannot be decoded (see

@@ -1,7 +1,7 @@
 /* Messages: a frame or body that is checked at once and whose values are read when they are asked for. In Python:
    decoder/codec/message.py and codec.py, which stay the reference and do whatever is unusual: unknown versions, headers with tags,
    bytes that do not fit. Where Metadata with 1,000 partitions is asked for one field, this takes a tenth of reading all values.
-   Invariants: a message has its layout or its values; only bytes that `passes` accepted have a layout, so that `read_struct` accepts
+   Invariants: a message has its layout or its values; only bytes that `made_of` checked have a layout, so that `read_struct` accepts
    them as well. Memory: a message owns its objects; layouts live as long as the process, one per message and version. Errors: the
    functions return None where Python has to decide; only no memory, and wrong arguments, are exceptions. */
 #include "cursor.h"
@@ -10,10 +10,12 @@
 /* API keys and versions that have a place; others are left to Python. */
 #define MOST_KEYS 512
 #define MOST_VERSIONS 64
+/* Fields of a response that are error codes; a message with more is left to Python. */
+#define MOST_CODES 8
 
 typedef struct {
     PyObject *plan, *places; /* places: number in `values`, by the name of each outer field that is shown as it is */
-    Reader *reader;
+    Reader *reader, *checker; /* checker: gives the error codes of a response, outer fields first */
     int header_version;
     int refusal; /* an error code with which a response has another version, or 0 */
 } Layout;
@@ -23,6 +25,8 @@ typedef struct {
     PyObject *plan, *values, *frame, *header, *trailing;
     const Layout *layout; /* NULL: made in Python, with values and header */
     Py_ssize_t body_start;
+    char sound; /* known to be: see Message.sound */
+    int16_t first_code; /* of what has a layout: the first error code that is not 0 */
 } Message;
 
 static PyTypeObject *message_type, *prefix_type; /* what `register` was given */
@@ -55,13 +59,14 @@ static const Layout *make_layout(int response, int key, int version) {
     Layout *made = PyMem_Malloc(sizeof *made);
     if (!made)
         PyErr_NoMemory();
-    else if (!PyArg_ParseTuple(found, "OO!O!ii", &made->plan, Reader_type, &made->reader, &PyDict_Type, &made->places,
-                               &made->header_version, &made->refusal)) {
+    else if (!PyArg_ParseTuple(found, "OO!O!O!ii", &made->plan, Reader_type, &made->reader, Reader_type, &made->checker, &PyDict_Type,
+                               &made->places, &made->header_version, &made->refusal) || made->checker->sinks > MOST_CODES) {
         PyMem_Free(made);
         made = NULL;
     } else {
         Py_INCREF(made->plan);
         Py_INCREF(made->reader);
+        Py_INCREF(made->checker);
         Py_INCREF(made->places);
         layouts[response][key][version] = made;
     }
@@ -80,15 +85,12 @@ static inline const Layout *layout_of(int response, long key, long version) {
     return (*row)[version] ? (*row)[version] : make_layout(response, (int)key, (int)version);
 }
 
-/* Whether exactly one body starts there. */
-static inline int passes(const Layout *layout, PyObject *frame, Py_ssize_t start) {
-    Cursor cursor = cursor_at(frame, start);
-    return project_struct(layout->reader->root, &cursor) && cursor.at == cursor.end;
-}
-
 /* None if the bytes are not exactly one body. */
 static PyObject *made_of(const Layout *layout, PyObject *frame, Py_ssize_t start) {
-    if (!passes(layout, frame, start))
+    int16_t codes[MOST_CODES] = {0};
+    Cursor cursor = cursor_at(frame, start);
+    cursor.codes = codes;
+    if (!project_struct(layout->checker->root, &cursor) || cursor.at != cursor.end)
         return python_decides();
     Message *made = (Message *)message_type->tp_alloc(message_type, 0);
     if (!made)
@@ -98,6 +100,9 @@ static PyObject *made_of(const Layout *layout, PyObject *frame, Py_ssize_t start
     made->trailing = Py_NewRef(nothing);
     made->layout = layout;
     made->body_start = start;
+    made->sound = !cursor.unsound;
+    for (Py_ssize_t i = 0; i < layout->checker->sinks && !made->first_code; i++)
+        made->first_code = codes[i];
     return (PyObject *)made;
 }
 
@@ -277,6 +282,14 @@ static PyObject *get_header(PyObject *self, void *closure) {
     return Py_XNewRef(message->header);
 }
 
+static PyObject *get_first_code(PyObject *self, void *closure) {
+    (void)closure;
+    Message *message = (Message *)self;
+    if (!message->layout)
+        Py_RETURN_NONE;
+    return PyLong_FromLong(message->first_code);
+}
+
 /* message[path]: an outer field that is shown as it is, here; any other path, in Python */
 static PyObject *get_item(PyObject *self, PyObject *path) {
     Message *message = (Message *)self;
@@ -303,6 +316,7 @@ static int init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     if (!PyArg_ParseTuple(arguments, "OOOnOO", &plan, &values, &frame, &start, &header, &trailing))
         return -1;
     message->layout = NULL;
+    message->sound = 0;
     message->body_start = start;
     Py_XSETREF(message->plan, Py_NewRef(plan));
     Py_XSETREF(message->values, Py_NewRef(values));
@@ -328,6 +342,7 @@ static PyMemberDef members[] = {
     {"plan", T_OBJECT_EX, offsetof(Message, plan), READONLY, NULL},
     {"frame", T_OBJECT_EX, offsetof(Message, frame), READONLY, NULL},
     {"trailing", T_OBJECT_EX, offsetof(Message, trailing), READONLY, NULL},
+    {"known_sound", T_BOOL, offsetof(Message, sound), READONLY, NULL},
     {"body_start", T_PYSSIZET, offsetof(Message, body_start), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -335,6 +350,7 @@ static PyMemberDef members[] = {
 static PyGetSetDef attributes[] = {
     {"values", get_values, NULL, NULL, NULL},
     {"header", get_header, NULL, NULL, NULL},
+    {"first_code", get_first_code, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -102,12 +102,13 @@ static Struct *build(PyObject *description) {
                              : type == STRING ? 2
                                               : 4;
         field->minimum = minimum ? minimum : 1;
+        plan->tags_wanted |= i >= untagged && wanted;
     }
     plan->fixed = fixed_size(plan);
     for (Py_ssize_t i = untagged; i-- > 0;) {
         Field *field = &plan->fields[i];
         if (!field->array && field->type < STRING)
-            field->run = SIZE[field->type] + (i + 1 < untagged ? field[1].run : 0);
+            field->run = SIZE[field->type] + (i + 1 < untagged && !field[1].wanted ? field[1].run : 0);
     }
     return plan;
 failed:

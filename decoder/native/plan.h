@@ -23,14 +23,14 @@ typedef struct {
     int32_t sink;       /* projection: the list that takes the value, or -1 */
     uint8_t wanted;     /* projection: this field, or something inside of it, is asked for */
     Py_ssize_t minimum; /* bytes one item takes at the least */
-    Py_ssize_t run;     /* bytes of this field and those behind it up to the next whose size is not fixed; 0 if its own is not */
+    Py_ssize_t run;     /* bytes of this field and those behind it up to the next that is wanted or has no fixed size; 0 if its own has none */
     PyObject *fallback; /* a tagged field's value when it is not there */
     Struct *sub;
 } Field;
 
 struct Struct {
     Py_ssize_t count, untagged;
-    int flexible;
+    int flexible, tags_wanted; /* tags_wanted: projection: a tagged field is */
     Py_ssize_t fixed; /* bytes, if every value of this struct has that size, else -1 */
     PyTypeObject *named; /* of its values, a class of tuples; NULL: plain tuples */
     Field *fields;
@@ -45,6 +45,7 @@ typedef struct Cursor {
     Py_ssize_t items; /* that may still be read */
     Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */
     Py_ssize_t over;  /* bytes behind `end` of a value that would have been passed over, where there was no end to be found */
+    int unsound;      /* a null that the plan forbids, or an unknown tag, was passed over */
     uint32_t seen;    /* a bit for each of the first 32 codes that has been read, 0 or not */
     PyObject *numbers; /* the last array of numbers that was read and is kept by who reads; its bytes and their type */
     const uint8_t *numbers_at;

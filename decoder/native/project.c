@@ -45,6 +45,8 @@ static inline int pass_item(const Field *field, Cursor *c) {
     Py_ssize_t length = 0;
     if (!read_length(field, c, field->type != STRING, &length))
         return 0;
+    if (length < 0 && (field->array || !field->nullable))
+        c->unsound = 1;
     if (length <= 0 || field->type == STRING)
         return length <= 0 || pass_text(c, length);
     c->over = length > left(c) ? length - left(c) : 0;
@@ -64,6 +66,8 @@ static int present(const Field *field, Cursor *c) {
 static int count_of(const Field *field, Cursor *c, Py_ssize_t *length) {
     if (!read_length(field, c, 1, length))
         return 0;
+    if (*length < 0 && !field->nullable)
+        c->unsound = 1;
     if (*length > (left(c) + c->more) / field->minimum || (*length > 0 && field->type >= STRING && (c->items -= *length) < 0))
         return bad();
     return 1;
@@ -123,16 +127,19 @@ static int tagged(const Struct *plan, Cursor *c, int projecting) {
         if (size > (uint64_t)left(c))
             return bad();
         const uint8_t *end = c->at + size;
-        for (Py_ssize_t i = 0; i < known; i++)
-            if ((uint64_t)plan->fields[plan->untagged + i].tag == tag) {
-                where[i] = c->at;
-                if (!pass_field(&plan->fields[plan->untagged + i], c))
-                    return 0;
-                if (c->at != end)
-                    return bad();
-                break;
-            }
-        c->at = end;
+        Py_ssize_t i = 0;
+        while (i < known && (uint64_t)plan->fields[plan->untagged + i].tag != tag)
+            i++;
+        if (i == known) {
+            c->unsound = 1;
+            c->at = end;
+            continue;
+        }
+        where[i] = c->at;
+        if (!pass_field(&plan->fields[plan->untagged + i], c))
+            return 0;
+        if (c->at != end)
+            return bad();
     }
     for (Py_ssize_t i = 0; projecting && i < known; i++) {
         const Field *field = &plan->fields[plan->untagged + i];
@@ -147,6 +154,15 @@ static int tagged(const Struct *plan, Cursor *c, int projecting) {
     return 1;
 }
 
+/* The fields of a run; `number`: of its first one, then of its last one. */
+static inline int pass_run(const Struct *plan, Py_ssize_t *number, Cursor *c) {
+    if (!pass(c, plan->fields[*number].run))
+        return 0;
+    while (*number + 1 < plan->untagged && plan->fields[*number + 1].run && !plan->fields[*number + 1].wanted)
+        ++*number;
+    return 1;
+}
+
 static int pass_struct(const Struct *plan, Cursor *c) {
     if (plan->fixed >= 0)
         return pass(c, plan->fixed);
@@ -157,10 +173,8 @@ static int pass_struct(const Struct *plan, Cursor *c) {
                 return 0;
             continue;
         }
-        if (!pass(c, field->run))
+        if (!pass_run(plan, &i, c))
             return 0;
-        while (i + 1 < plan->untagged && plan->fields[i + 1].run)
-            i++;
     }
     if (plan->flexible && c->at < c->end && !*c->at) {
         c->at++; /* no tagged field, as nearly everywhere */
@@ -209,9 +223,20 @@ static int project_field(const Field *field, Cursor *c) {
 }
 
 int project_struct(const Struct *plan, Cursor *c) {
-    for (Py_ssize_t i = 0; i < plan->untagged; i++)
-        if (!project_field(&plan->fields[i], c))
+    for (Py_ssize_t i = 0; i < plan->untagged; i++) {
+        const Field *field = &plan->fields[i];
+        if (field->wanted || !field->run) {
+            if (!project_field(field, c))
+                return 0;
+            continue;
+        }
+        if (!pass_run(plan, &i, c))
             return 0;
+    }
+    if (plan->flexible && !plan->tags_wanted && c->at < c->end && !*c->at) {
+        c->at++;
+        return 1;
+    }
     return !plan->flexible || tagged(plan, c, 1);
 }
 

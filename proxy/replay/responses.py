@@ -13,7 +13,7 @@ from ...captures.replay.report import ReplayReport
 from ...captures.replay.script import RecordedCall, Script
 from ...decoder import Exchange, read_response
 from ...decoder.codec.message import Message
-from ...decoder.codec.message_view import MessageView
+from ...decoder.codec.message_view import view_of
 from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
 from .resolver import TargetResolver
@@ -128,7 +128,7 @@ class ResponseChecker:
             return None
         if got.trailing:
             self.report.note("responses with extra bytes at the end")
-        null = forbidden_null(MessageView(got))
+        null = forbidden_null(view_of(got))
         if null is not None:
             self.report.fail(call, f"its answer has a null where Kafka allows none ({null})")
             return None

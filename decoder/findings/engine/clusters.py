@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...codec.codec import decode_response
-from ...codec.message_view import MessageView
+from ...codec.message_view import MessageView, lists_at, view_of
 from ...connection.exchange import Exchange, State
 from ...errors import DecodeError
 from ...schema import facts
@@ -42,9 +42,9 @@ class Cluster:
         """The node id of a broker's address (as advertised, or behind the proxy); None if unknown."""
         return self._node_ids.get(address)
 
-    def learn(self, message: MessageView, time_ns: int) -> None:
-        """Update from a Metadata or DescribeCluster response."""
-        for node, address in brokers_of(message):
+    def learn(self, message: MessageView, brokers: list[tuple[int, str]], time_ns: int) -> None:
+        """Update from a Metadata or DescribeCluster response, and the `brokers_of` it."""
+        for node, address in brokers:
             self.nodes[node] = address
             self._node_ids[address] = node
         if message.plan.api_key != _METADATA:
@@ -74,7 +74,7 @@ class Cluster:
 
 def brokers_of(message: MessageView) -> list[tuple[int, str]]:
     """(node id, ``host:port``) of every broker in a Metadata or DescribeCluster response."""
-    nodes, hosts, ports = message.lists_at(*_BROKERS[message.plan.api_key])
+    nodes, hosts, ports = lists_at(message, *_BROKERS[message.plan.api_key])
     named = zip(nodes, hosts, ports, strict=True)
     return [(n, f"[{h}]:{p}" if ":" in h else f"{h}:{p}") for n, h, p in named]
 
@@ -124,11 +124,11 @@ class Clusters:
         self._by_address[exchange.broker] = cluster
         for _, address in brokers:
             self._by_address[address] = cluster
-        cluster.learn(message, exchange.response_time_ns or 0)
+        cluster.learn(message, brokers, exchange.response_time_ns or 0)
         if (original := exchange.marks.broker_response) is not None:
             # Behind a proxy the advertised addresses are not the brokers' own.
             try:
-                real = MessageView(decode_response(original.frame, api_key=exchange.api_key, api_version=exchange.api_version))
+                real = view_of(decode_response(original.frame, api_key=exchange.api_key, api_version=exchange.api_version))
             except DecodeError:
                 return
             for node, address in brokers_of(real):

@@ -144,7 +144,7 @@ class DurationHistogram:
 
     def add(self, ns: int) -> None:
         """One more duration."""
-        step = math.floor(math.log2(max(ns, 1000)) * _STEPS)
+        step = int(math.log2(ns if ns > 1000 else 1000) * _STEPS)
         self._counts[step] = self._counts.get(step, 0) + 1
         self.count += 1
 

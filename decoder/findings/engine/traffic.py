@@ -95,7 +95,12 @@ class ClientConnection:
     def identity(self) -> ClientIdentity:
         """The client, as far as its connections show it."""
         about, known = self.about, self._identity
-        if known is None or known[:3] != (self.client_id, about.software_name, about.software_version):
+        if (
+            known is None
+            or known[0] != self.client_id
+            or known[1] != about.software_name
+            or known[2] != about.software_version
+        ):
             software = f"{about.software_name} {about.software_version}".strip()
             who = ClientIdentity(self.client_host, self.client_id or "", software)
             known = self._identity = self.client_id, about.software_name, about.software_version, who
@@ -180,7 +185,7 @@ class Traffic:
 
     def request(self, exchange: Exchange) -> ClientConnection:
         """A request was sent."""
-        conn = self.connection_of(exchange)
+        conn = self.connections.get(exchange.connection) or self.connection_of(exchange)
         self.at(exchange.request_time_ns)
         if exchange.about is not None:
             conn.about = exchange.about
@@ -196,7 +201,7 @@ class Traffic:
 
     def done(self, exchange: Exchange) -> ClientConnection:
         """An exchange is done."""
-        conn = self.connection_of(exchange)
+        conn = self.connections.get(exchange.connection) or self.connection_of(exchange)
         self.at(exchange.response_time_ns)
         conn.waiting.pop(exchange, None)
         conn.last_ns = exchange.response_time_ns or conn.last_ns
@@ -213,7 +218,10 @@ class Traffic:
     def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
         """Mark an exchange if rules or plugins affected it, or its client earlier."""
         marks = exchange.marks
-        if found := [cause for notes in marks.every_notes() if notes for cause in causes_in(notes)]:
+        if (
+            (marks.notes or marks.broker_request is not None or marks.broker_response is not None)
+            and (found := [cause for notes in marks.every_notes() for cause in causes_in(notes)])
+        ):
             marks.rules = tuple(dict.fromkeys(found))
             conn.rules = tuple(dict.fromkeys((*conn.rules, *found)))
             if len(self._affected) < MOST_AFFECTED:

@@ -7,10 +7,12 @@ KIP-1071 have one heartbeat that joins with epoch 0 and leaves with -1 (a static
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from ... import embedded
 from ...codec.message_view import MessageView
+from ...codec.plan import Plan
 from ...connection.exchange import Exchange
 from ...errors import DecodeError
 from ...schema import facts
@@ -35,7 +37,6 @@ COMMIT_APIS = frozenset(facts.api_key(name) for name in COMMITS)
 GROUP_APIS = COMMIT_APIS | {facts.api_key(name) for name in PROTOCOLS}
 JOINING_APIS = GROUP_APIS - COMMIT_APIS - {facts.api_key(name) for name in ("SyncGroup", "Heartbeat", "LeaveGroup")}
 """APIs that members join with; in the newer protocols they leave with them, too."""
-_NAMES = {key: facts.api_name(key) for key in GROUP_APIS}
 
 UNKNOWN_MEMBER_ID = facts.error_code("UNKNOWN_MEMBER_ID")
 ILLEGAL_GENERATION = facts.error_code("ILLEGAL_GENERATION")
@@ -59,66 +60,75 @@ class Commit(NamedTuple):
     error: int
 
 
+class _Kind(NamedTuple):
+    """What the API of a call is, and where a version's requests have the fields that every call needs, by position in their values."""
+
+    api: str
+    protocol: str
+    group_id: int
+    member_id: int | None
+    instance_id: int | None
+    generation: int | None
+
+
+@cache
+def _kind(plan: Plan) -> _Kind:
+    at = layout(plan.root)
+    instance = at.get("group_instance_id", at.get("instance_id"))
+    named = [at[name] for name in ("generation_id", "member_epoch", "generation_id_or_member_epoch") if name in at]
+    return _Kind(plan.api, PROTOCOLS.get(plan.api, ""), at["group_id"], at.get("member_id"), instance, named[-1] if named else None)
+
+
 class Call:
     """One exchange of a member with its coordinator.
 
-    `generation`: the generation or member epoch that the request names, -1 if none. `asked`, `answer`: the top
-    fields of request and response as the plan holds them (`answer` is empty before there is one). `group`, `member`:
-    what they are of, as `groups.Groups` knows them; `member` is None as long as it has no id. `silence_ns`: how long
-    the member had not been heard of before, 0 where silence was right.
+    `protocol`: of `PROTOCOLS`, "" for commits. `generation`: the generation or member epoch that the request names, -1 if none.
+    `heartbeat`: whether it is the one heartbeat of the newer protocols. `joins`: whether it asks to become, or to stay in the next
+    generation, a member. `leaves`: whether it leaves the group. `commits`: whether it commits offsets. `is_answered`: whether there
+    is a response that can be read. `group`, `member`: what they are of, as `groups.Groups` knows them; `member` is None as long as
+    it has no id. `silence_ns`: how long the member had not been heard of before, 0 where silence was right.
     """
 
     group: Group
-    member: Member | None
+    member: Member | None = None
+    answered_ns = 0
+    error = 0
+    silence_ns = 0
+    is_answered = False
+    _offsets: list[Commit] | None = None
 
     def __init__(self, conn: ClientConnection, exchange: Exchange, message: MessageView) -> None:
-        self.conn, self.exchange = conn, exchange
-        self.api = _NAMES[exchange.api_key]
-        self.protocol = PROTOCOLS.get(self.api, "")
-        self.asked = top(message)
-        self.answer: dict[str, Any] = {}
-        self.group_id: str = self.asked["group_id"] or ""
-        self.member_id: str = self.asked.get("member_id") or ""
-        self.instance_id: str | None = self.asked.get("group_instance_id", self.asked.get("instance_id"))
-        generation = -1
-        for name in ("generation_id", "member_epoch", "generation_id_or_member_epoch"):
-            generation = self.asked.get(name, generation)
-        self.generation: int = generation
+        kind, values = _kind(message.plan), message.values
+        self.conn, self.exchange, self.api, self.protocol = conn, exchange, kind.api, kind.protocol
+        self.group_id: str = values[kind.group_id] or ""
+        self.member_id: str = (values[kind.member_id] or "") if kind.member_id is not None else ""
+        self.instance_id: str | None = values[kind.instance_id] if kind.instance_id is not None else None
+        self.generation: int = values[kind.generation] if kind.generation is not None else -1
+        self.commits = not self.protocol
+        self.heartbeat = not self.commits and self.protocol != "classic"
+        self.joins = self.api == "JoinGroup" or (self.heartbeat and self.generation == 0)
+        self.leaves = self.api == "LeaveGroup" or (self.heartbeat and self.generation < 0)
         self.asked_ns = exchange.request_time_ns or 0
-        self.answered_ns = 0
-        self.error = 0
-        self.silence_ns = 0
-        self.member = None
-        self._offsets: list[Commit] | None = None
 
     def answered(self) -> None:
         """Take the response, if there is one."""
         self._offsets = None
         self.answered_ns = self.exchange.response_time_ns or 0
-        message = self.exchange.response_view
-        if message is not None:
-            self.answer = top(message)
+        if self.exchange.response_view is not None:
+            self.is_answered = True
             self.error = self.exchange.error
 
     @property
-    def joins(self) -> bool:
-        """Whether it asks to become, or to stay in the next generation, a member."""
-        return self.api == "JoinGroup" or (self.heartbeat and self.generation == 0)
+    def asked(self) -> dict[str, Any]:
+        """The top fields of the request, as the plan holds them."""
+        message = self.exchange.request_view
+        return top(message) if message is not None else {}
 
     @property
-    def leaves(self) -> bool:
-        """Whether it leaves the group."""
-        return self.api == "LeaveGroup" or (self.heartbeat and self.generation < 0)
-
-    @property
-    def heartbeat(self) -> bool:
-        """Whether it is the one heartbeat of the newer protocols."""
-        return self.protocol not in ("", "classic")
-
-    @property
-    def commits(self) -> bool:
-        """Whether it commits offsets."""
-        return not self.protocol
+    def answer(self) -> dict[str, Any]:
+        """The top fields of the response, as the plan holds them; empty without one."""
+        message = self.exchange.response_view if self.is_answered else None
+        return top(message) if message is not None else {}
 
     @property
     def without_an_id(self) -> bool:

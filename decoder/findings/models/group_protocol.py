@@ -39,10 +39,10 @@ def on_request(call: Call) -> None:
 
 
 def on_response(call: Call) -> None:
-    """The coordinator answered, or never will (`call.answer` is empty)."""
+    """The coordinator answered, or never will (`call.is_answered`)."""
     group, member, now = call.group, call.member, call.answered_ns
     group.waiting.pop(call.exchange, None)
-    if not call.answer or call.leaves:
+    if not call.is_answered or call.leaves:
         return
     if call.error:
         _refused(group, call)

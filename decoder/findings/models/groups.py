@@ -11,7 +11,7 @@ from typing import ClassVar
 from ...connection.exchange import Exchange
 from ...schema import facts
 from ..engine.clusters import Cluster
-from ..engine.counters import BoundedDict
+from ..engine.counters import BoundedDict, LruDict
 from ..engine.detector import Detector, Model
 from ..engine.traffic import ClientConnection, ClientIdentity, Traffic
 from . import group_protocol
@@ -33,7 +33,7 @@ class Groups(Model):
     def setup(self) -> None:
         self.call: Call | None = None
         self.ended: list[tuple[Group, Member]] = []
-        self._by_id: BoundedDict[str, list[Group]] = BoundedDict(GROUPS)
+        self._by_id: LruDict[str, list[Group]] = LruDict(GROUPS)
         self._open: dict[Exchange, Call] = {}
         self._on_link: dict[int, dict[tuple[Group, str], tuple[Group, Member]]] = {}
         self.fetched: BoundedDict[ClientIdentity, int] = BoundedDict(GROUPS)
@@ -54,8 +54,7 @@ class Groups(Model):
 
     def group(self, group_id: str, cluster: Cluster) -> Group:
         """A group of a cluster; a cluster whose id is unknown matches any."""
-        same = self._by_id.pop(group_id, [])
-        self._by_id[group_id] = same
+        same = self._by_id.of(group_id, list)
         for group in same:
             if group.cluster is cluster or not cluster.id or not group.cluster.id or group.cluster.id == cluster.id:
                 if cluster.id:
@@ -79,10 +78,11 @@ class Groups(Model):
         self.call = call = self._open.pop(exchange, None)
         if call is not None:
             call.answered()
-            member_id = call.answer.get("member_id")
-            if member_id and call.member is None and call.error in (0, MEMBER_ID_REQUIRED):
-                call.member_id = member_id
-                self._find(call, made=True)
+            if call.member is None and call.error in (0, MEMBER_ID_REQUIRED):
+                member_id = call.answer.get("member_id")
+                if member_id:
+                    call.member_id = member_id
+                    self._find(call, made=True)
             group_protocol.on_response(call)
 
     def closed(self, conn: ClientConnection) -> None:
@@ -102,6 +102,7 @@ class Groups(Model):
         if member is None and call.member_id and (made or not (call.commits or call.leaves)):
             member = group.members[call.member_id] = Member(call.member_id, call.conn, call.asked_ns, call.protocol)
             member.instance_id = call.instance_id
+            self._on_link.setdefault(call.conn.number, {})[group, member.member_id] = group, member
         call.member = member
         if member is None or call.api == "LeaveGroup":  # an administrator may send it for others
             return
@@ -109,8 +110,8 @@ class Groups(Model):
             call.silence_ns = call.asked_ns - member.seen_ns
         if member.conn is not call.conn:
             self._on_link.get(member.conn.number, {}).pop((group, member.member_id), None)
-        member.conn = call.conn
-        self._on_link.setdefault(call.conn.number, {})[group, member.member_id] = group, member
+            self._on_link.setdefault(call.conn.number, {})[group, member.member_id] = group, member
+            member.conn = call.conn
         member.closed_ns, member.lost = 0, call.conn.lost
         member.seen_ns = call.asked_ns
 
@@ -148,7 +149,7 @@ class GroupDetector(Detector):
         """A member sent a request; the model is up to date."""
 
     def answered(self, call: Call) -> None:
-        """It was answered, or never will be (`call.answer` is empty)."""
+        """It was answered, or never will be (`call.is_answered`)."""
 
     def ended(self, group: Group, member: Member) -> None:
         """The connection that a member was on has ended."""

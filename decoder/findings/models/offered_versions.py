@@ -106,7 +106,8 @@ class OfferedVersions(Model):
 
     def of(self, conn: ClientConnection) -> Table | None:
         """The offer of the connection's broker, as seen on any connection."""
-        return self.of_connection(conn) or self.tables.get(conn.broker)
+        offered = conn.about.offered
+        return offered if offered is not None and METADATA in offered else self.tables.get(conn.broker)
 
     def judge(self, conn: ClientConnection, exchange: Exchange) -> VersionCheck:
         """How the version of an exchange fits."""

@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ...codec.codec import UNSUPPORTED_VERSION
-from ...codec.plan import API_VERSIONS, plan
+from ...codec.plan import API_VERSIONS, Plan, plan
 from ...connection.exchange import Exchange, State
 from ...errors import DecodeError
 from ...schema import facts
@@ -58,9 +58,8 @@ def own_wait_ns(exchange: Exchange) -> int:
 
 
 @cache
-def _throttle_at(api_key: int, version: int) -> int | None:
-    fields = plan("response", api_key, version).root.fields
-    return next((i for i, f in enumerate(fields) if f.name == "throttle_time_ms"), None)
+def _names_throttle(of: Plan) -> bool:
+    return any(f.name == "throttle_time_ms" for f in of.root.fields)
 
 
 def throttle_ms(exchange: Exchange) -> int:
@@ -68,11 +67,10 @@ def throttle_ms(exchange: Exchange) -> int:
     message = exchange.response_view if exchange.state is State.PAIRED else None
     if message is None:
         return 0
-    if message.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION:
+    if exchange.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION:
         return 0  # a refusal is a version 0 body (KIP-511); librdkafka's mock sends another, which reads as anything
-    at = _throttle_at(message.api_key, message.api_version)
-    found: int = max(message.values[at], 0) if at is not None else 0
-    return found
+    found: int = message["throttle_time_ms"] if _names_throttle(message.plan) else 0
+    return found if found > 0 else 0
 
 
 _PRODUCE = facts.api_key("Produce")
@@ -102,6 +100,10 @@ class ResponseTime(NamedTuple):
     behind: int
     blocker: int
     throttle_ms: int
+
+
+def _last_answers() -> deque[tuple[int, int, int]]:
+    return deque(maxlen=64)
 
 
 class ResponseTimes(Model):
@@ -135,7 +137,7 @@ class ResponseTimes(Model):
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
         if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
             return None
-        answers = self._answers.of(conn.number, lambda: deque(maxlen=64))
+        answers = self._answers.of(conn.number, _last_answers)
         free_ns = asked_ns if asked_ns > conn.muted_ns else conn.muted_ns
         if answers and answers[-1][0] > free_ns:
             free_ns = answers[-1][0]

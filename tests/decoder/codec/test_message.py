@@ -8,7 +8,7 @@ import uuid
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import error_names
-from barnabas.decoder.codec.message_view import MessageView
+from barnabas.decoder.codec.message_view import view_of
 
 METADATA = {
     "brokers": [{"node_id": 1, "host": "one", "port": 9092}, {"node_id": 2, "host": "two", "port": 9093, "rack": "r"}],
@@ -46,7 +46,7 @@ def test_values_have_the_names_of_fields(metadata):
 
     assert named(metadata) == ("c", ["one", "two"], uuid.UUID(int=5).bytes, (1, 2))
     assert named(metadata.replace({"brokers[1].host": "three"}))[1] == ["one", "three"]
-    assert named(MessageView(metadata)) == named(metadata)
+    assert named(view_of(metadata)) == named(metadata)
     assert metadata.values.brokers[0].unknown_tagged_fields == ()
     assert pickle.loads(pickle.dumps(metadata.values)) == metadata.values == decoder.decode_body("response", 3, 12, metadata.frame[5:]).values
     # fields that tuples have a method of that name for

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
 from ....records import Batch
 from ....schema import facts
@@ -77,7 +78,7 @@ class MetadataIgnored(Detector):
             message = exchange.response_view if exchange.state is State.PAIRED else None
             if message is not None and exchange.response_time_ns:
                 metadata_ns = self._metadata_ns.of(who, BoundedDict)
-                for name in message.lists_at("topics.name")[0]:
+                for name in lists_at(message, "topics.name")[0]:
                     if name:
                         metadata_ns.pop(name, None)
                         metadata_ns.of(name, lambda: exchange.response_time_ns or 0)
@@ -131,7 +132,7 @@ class TopicRecreated(Detector):
         message = exchange.response_view if exchange.state is State.PAIRED else None
         if message is None:
             return
-        names, ids = message.lists_at("topics.name", "topics.topic_id")
+        names, ids = lists_at(message, "topics.name", "topics.topic_id")
         cluster = conn.cluster.id or conn.broker
         for name, topic_id in zip(names, ids, strict=True):
             if not name or not any(topic_id):

@@ -24,9 +24,8 @@ class _SettledAssignments:
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
-        if not call.error and call.answer:
-            given = call.answer.get("assignment")
-            if call.api == "SyncGroup" or (call.heartbeat and given is not None):
+        if not call.error and call.is_answered:
+            if call.api == "SyncGroup" or (call.heartbeat and call.answer.get("assignment") is not None):
                 self._new[call.group] = call
             elif call.joins or call.leaves:
                 self._new.pop(call.group, None)

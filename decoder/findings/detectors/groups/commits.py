@@ -229,7 +229,7 @@ class CommitPerRecord(GroupDetector):
         self._streaks: BoundedDict[Place, _Streak] = BoundedDict(PARTITIONS)
 
     def answered(self, call: Call) -> None:
-        if call.error or not call.answer:
+        if call.error or not call.is_answered:
             return
         now = call.answered_ns
         for commit in call.offsets():
@@ -278,7 +278,7 @@ class CommitBackwards(GroupDetector):
             self._last.clear()  # a recreated topic begins at 0
 
     def answered(self, call: Call) -> None:
-        if not call.answer:
+        if not call.is_answered:
             return
         for commit in call.offsets():
             if commit.error:

@@ -119,7 +119,7 @@ class HeldUpJoin(GroupDetector):
         self._look(call.group, call.asked_ns, call)
 
     def answered(self, call: Call) -> None:
-        if call.api == "JoinGroup" and not call.error and call.answer:
+        if call.api == "JoinGroup" and not call.error and call.is_answered:
             last = call.group.last_formed()
             if last is not None:
                 self._judge(call.group, last, last.formed_ns, call)
@@ -196,7 +196,7 @@ class SlowRebalance(GroupDetector):
         self._reported: deque[Rebalance] = deque(maxlen=200)
 
     def answered(self, call: Call) -> None:
-        if call.error or not call.answer:
+        if call.error or not call.is_answered:
             return
         group = call.group
         last = group.last_formed()

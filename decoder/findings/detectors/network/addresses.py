@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....codec.codec import decode_response
-from ....codec.message_view import MessageView
+from ....codec.message_view import MessageView, lists_at, view_of
 from ....connection.exchange import Exchange, State
 from ....errors import DecodeError
 from ....schema import facts
 from ...engine.clusters import brokers_of
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
+from ...engine.detector import Detector, Model
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
 from ...engine.traffic import ClientConnection
@@ -33,10 +33,20 @@ MOST_CLIENTS = 4096
 MOST_ADDRESSES = 4096
 
 
-def named(exchange: Exchange) -> list[tuple[int, str]]:
-    """(node id, ``host:port``) of every broker in a response of `_NAMING`; [] for refusals."""
-    message = exchange.response_view
-    return [] if message is None else _named(message)
+class _AdvertisedAddresses(Model):
+    """Reads the responses of `_NAMING`. Keeps the last one read: detectors ask one after the other."""
+
+    id = "addresses"
+
+    def setup(self) -> None:
+        self._last: tuple[Exchange | None, list[tuple[int, str]]] = None, []
+
+    def named(self, exchange: Exchange) -> list[tuple[int, str]]:
+        """(node id, ``host:port``) of every broker in a response; [] for refusals."""
+        if self._last[0] is not exchange:
+            message = exchange.response_view
+            self._last = exchange, [] if message is None else _named(message)
+        return self._last[1]
 
 
 def _named(message: MessageView) -> list[tuple[int, str]]:
@@ -49,7 +59,7 @@ def _named(message: MessageView) -> list[tuple[int, str]]:
         paths = ("coordinators.node_id", "coordinators.host", "coordinators.port")
     else:
         paths = ("node_id", "host", "port")
-    found = message.lists_at(*paths)
+    found = lists_at(message, *paths)
     return [(node, host_port(host, port)) for node, host, port in zip(*found, strict=True) if node >= 0]
 
 
@@ -106,6 +116,7 @@ class UnreachableAdvertisedAddress(Detector):
     """The same, on any connection, where the address hints at the fault."""
 
     def setup(self) -> None:
+        self._addresses = self.traffic.model(_AdvertisedAddresses)
         self._seekers: BoundedDict[tuple[str, str], _Seeker] = BoundedDict(MOST_CLIENTS)
         self._reached: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_ADDRESSES)
         self._tried: BoundedDict[tuple[str, str], int] = BoundedDict(MOST_ADDRESSES)
@@ -115,7 +126,7 @@ class UnreachableAdvertisedAddress(Detector):
             self._reached[conn.client_host, conn.broker] = None
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key not in _OF_ANYBODY:
+        if self._seekers and exchange.api_key not in _OF_ANYBODY:
             seeker = self._seekers.get((conn.client_host, conn.client_id or ""))
             if seeker is not None:
                 seeker.reset()
@@ -123,7 +134,7 @@ class UnreachableAdvertisedAddress(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key not in _NAMING or exchange.state is not State.PAIRED or exchange.error:
             return
-        answers = named(exchange)
+        answers = self._addresses.named(exchange)
         if not answers:
             return
         seeker = self._seekers.of((conn.client_host, conn.client_id or ""), lambda: _Seeker(conn))
@@ -227,13 +238,16 @@ class BrokenBrokerAddress(Detector):
     title = "brokers advertise the same address twice, or an empty host, or port 0"
     apis = _NAMING
 
+    def setup(self) -> None:
+        self._addresses = self.traffic.model(_AdvertisedAddresses)
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         # Behind a proxy the client's copy names the proxy's listeners; the fault would be in the original.
         original = exchange.marks.broker_response
         owner: dict[str, int] = {}
-        for node, address in _read(original.frame, exchange) if original else named(exchange):
+        for node, address in _read(original.frame, exchange) if original else self._addresses.named(exchange):
             host, port = split(address)
             if not host or not 0 < int(port) < 65536:
                 self._empty(conn, exchange, node, address)
@@ -271,7 +285,7 @@ def _read(original: bytes, exchange: Exchange) -> list[tuple[int, str]]:
         message = decode_response(original, api_key=exchange.api_key, api_version=exchange.api_version)
     except DecodeError:
         return []
-    return _named(MessageView(message))
+    return _named(view_of(message))
 
 
 class FlappingBrokerAddress(Detector):
@@ -296,12 +310,13 @@ class FlappingBrokerAddress(Detector):
     """Times that the previous address returned: A, B, A, B."""
 
     def setup(self) -> None:
+        self._addresses = self.traffic.model(_AdvertisedAddresses)
         self._moves: BoundedDict[tuple[str, str, str, int], tuple[str, str, int]] = BoundedDict(MOST_ADDRESSES)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        for node, address in named(exchange):
+        for node, address in self._addresses.named(exchange):
             key = conn.broker, conn.client_host, conn.client_id or "", node
             before, now, returns = self._moves.get(key, ("", address, 0))
             if address != now:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -249,7 +250,7 @@ class RackUnaware(_FetchFeature):
         if exchange.api_key == METADATA:
             answer = exchange.response_view
             if answer is not None:
-                found = answer.lists_at("brokers.rack")[0]
+                found = lists_at(answer, "brokers.rack")[0]
                 key = conn.cluster.id or conn.broker
                 self._racks.pop(key, None)
                 self._racks.of(key, lambda: frozenset(rack for rack in found if rack))

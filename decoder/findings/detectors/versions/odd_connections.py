@@ -43,6 +43,8 @@ class OddCorrelationIds(Detector):
         self._links: dict[int, _Skipped] = {}
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if len(conn.waiting) < 2:
+            return
         number = exchange.correlation_id
         for other in islice(conn.waiting.values(), self.IN_FLIGHT):
             if other is not exchange and other.correlation_id == number:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from ....codec.message_view import lists_at
 from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....reference import releases
@@ -40,7 +41,7 @@ def areas(exchange: Exchange) -> list[bytes]:
     message = exchange.request_view if exchange.api_key == PRODUCE else exchange.response_view
     if message is None:
         return []
-    found = message.lists_at(*_RECORDS[exchange.api_key])[0]
+    found = lists_at(message, *_RECORDS[exchange.api_key])[0]
     return [bytes(area) for area in found if area is not None and len(area) > _ATTRIBUTES_AT]
 
 
@@ -202,12 +203,14 @@ class FarBehind(Detector):
         self._clients: BoundedDict[object, _Client] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key == API_VERSIONS:
+        at = exchange.api_key, exchange.api_version
+        if exchange.api_key == API_VERSIONS or exchange.state is not State.PAIRED or since(*at) is None:
             return
-        if exchange.state is State.PAIRED and since(exchange.api_key, exchange.api_version) is not None:
-            client = self._clients.of(conn.identity, lambda: _Client(conn))
-            client.counts[exchange.api_key, exchange.api_version] += 1
-            client.table = self._offers.of(conn) or client.table
+        client = self._clients.get(conn.identity)
+        if client is None:
+            client = self._clients[conn.identity] = _Client(conn)
+        client.counts[at] += 1
+        client.table = self._offers.of(conn) or client.table
 
     def finish(self, now_ns: int) -> None:
         order = {name: number for number, name in enumerate(releases.releases())}
