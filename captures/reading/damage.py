@@ -19,10 +19,12 @@ from ..pcap import packets, pcapng
 from ..pcap.packet_comments import OPAQUE_COMMENT
 from ..pcap.packets import ACK, FIN, PSH, SYN, TcpSegment
 from ..pcap.pcapng import Block, CaptureReader, Interface, Packet
-from ..recording.segment import ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync, parse_sync
+from ..pcap.whole_frames import WholeFrame, whole_frames
+from ..recording.segment import CLIENT_LEG, ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync, parse_sync
 
 _KNOWN = (pcapng.ENHANCED_PACKET, pcapng.CUSTOM_NO_COPY)
 _STARTS = tuple(struct.pack("<I", kind) for kind in _KNOWN)
+_INTERFACES = [Interface(pcapng.LINKTYPE_ETHERNET, name, 1_000_000_000, 0) for name in INTERFACES]
 _MONTH_NS = 30 * 86_400 * 10**9
 _MOST_NAMED = 5
 """Most damaged places named in a note; the others are counted."""
@@ -134,21 +136,63 @@ def _is_whole(data: mmap.mmap | bytes, start: int, size: int) -> bool:
 
 
 class DamageTolerantReader(CaptureReader):
-    """Reads a segment that is no longer written; `damage` lists what was left out, in order."""
+    """Reads a segment that is no longer written; `damage` lists what was left out, in order. `data`: its bytes; `sealed`: sums up to its
+    end fit all of them."""
 
     def __init__(self, file: BinaryIO, name: str = "") -> None:
         super().__init__(file, name)
         self.damage: list[Damage] = []
-        self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.spans = spans(self._data)
+        self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.spans = spans(self.data)
+        self.sealed = all(span.sound for span in self.spans) and _ended(self.data, len(self.data))
         self._next_byte: dict[tuple[int, bytes, bytes], int] = {}  # of each direction of a conversation: its number
 
     def packets(self, start: int = 0) -> Iterator[Packet]:
-        reported = 0
-        if start or all(span.sound for span in self.spans):
+        if start:
             yield from super().packets(start)
-            end = len(self._data)
-            if start or self.note is None or self._next(self.end + 4, end) == end:
+        else:
+            yield from self._all_from(0)
+
+    def frames(self) -> Iterator[WholeFrame | Packet]:
+        """What `packets` gives; of a sealed segment, packets that are a whole frame as `WholeFrame`. `packet` makes them packets."""
+        at = 0
+        while self.sealed and at < len(self.data):
+            if self.interfaces and self.interfaces[0] == _INTERFACES[CLIENT_LEG]:
+                for frame in whole_frames(self.data, at):
+                    self.end = at = frame.end
+                    yield frame
+            block = self._block(at)
+            if block is None or (block.kind == pcapng.SECTION_HEADER and at):
+                break
+            try:
+                packet = self.take(block)
+            except ValueError:
+                break
+            self.end = at = at + len(block.body) + 12
+            if packet is not None:
+                yield packet
+        yield from self._all_from(at)
+
+    def packet(self, frame: WholeFrame) -> Packet:
+        """The packet that is this frame."""
+        block = self._block(frame.offset)
+        packet = self.take(block) if block is not None else None
+        assert packet is not None
+        return packet
+
+    def _block(self, at: int) -> Block | None:
+        """The whole block at `at`, if there is one."""
+        data = self.data
+        kind, size = struct.unpack_from("<II", data, at) if at + 8 <= len(data) else (0, 0)
+        return Block(at, kind, data[at + 8 : at + size - 4], "<") if _is_whole(data, at, size) else None
+
+    def _all_from(self, start: int) -> Iterator[Packet]:
+        """The packets from a block on, which is the first or the one behind those that were read."""
+        reported = 0
+        if all(span.sound for span in self.spans):
+            yield from super().packets(start)
+            end = len(self.data)
+            if self.note is None or self._next(self.end + 4, end) == end:
                 return
             reported = self.end  # there is more behind what stopped it
         self.note = None
@@ -167,24 +211,23 @@ class DamageTolerantReader(CaptureReader):
                 elif self._is_usable(packet, found[number:]) and packet.offset >= reported:
                     self.end = end
                     yield packet
-        self.end = len(self._data)
+        self.end = len(self.data)
         self._set_note()
 
     def _blocks_of(self, span: CheckedSpan) -> Iterator[tuple[int, Packet | None]]:
         """(where it ends, the packet in it) of every block of a span that is whole."""
-        data = self._data
+        data = self.data
         at = span.start
         while at < span.end:
-            kind, size = struct.unpack_from("<II", data, at) if at + 8 <= len(data) else (0, 0)
-            good = _is_whole(data, at, size) and at + size <= span.end
+            block = self._block(at)
+            kind, size = (block.kind, len(block.body) + 12) if block else (0, 0)
             head = (kind == pcapng.SECTION_HEADER and at == 0) or kind == pcapng.INTERFACE_DESCRIPTION
-            if not good or not (span.sound or head or kind in _KNOWN):
+            if block is None or at + size > span.end or not (span.sound or head or kind in _KNOWN):
                 following = self._next(at + 4, span.end)
                 torn = following == len(data) and span.end == len(data)
                 self._leave_out(at, following, "the end is cut off" if torn else "these bytes are not a block")
                 at = following
                 continue
-            block = Block(at, kind, bytes(data[at + 8 : at + size - 4]), "<")
             at += size
             if kind == pcapng.ENHANCED_PACKET:
                 self._make_interfaces()
@@ -197,13 +240,11 @@ class DamageTolerantReader(CaptureReader):
 
     def _make_interfaces(self) -> None:
         """Even if the head of the file is damaged, a segment has these interfaces."""
-        while len(self.interfaces) < len(INTERFACES):
-            name = INTERFACES[len(self.interfaces)]
-            self.interfaces.append(Interface(pcapng.LINKTYPE_ETHERNET, name, 1_000_000_000, 0))
+        self.interfaces += _INTERFACES[len(self.interfaces) :]
 
     def _next(self, at: int, end: int) -> int:
         """Where the next good block begins, `end` if none does."""
-        data = self._data
+        data = self.data
         places = [data.find(start, at, end) for start in _STARTS]
         while any(place >= 0 for place in places):
             which = min((place, i) for i, place in enumerate(places) if place >= 0)[1]
@@ -214,7 +255,7 @@ class DamageTolerantReader(CaptureReader):
         return end
 
     def _is_block(self, at: int, kind: int, end: int) -> bool:
-        data = self._data
+        data = self.data
         size = int.from_bytes(data[at + 4 : at + 8], "little")
         if at + size > end or not _is_whole(data, at, size):
             return False

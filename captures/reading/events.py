@@ -19,7 +19,7 @@ from ...decoder.connection.exchange import BrokerLeg
 from ..foreign.frame_pieces import FramePieces
 from ..foreign.index_builder import foreign_notes
 from ..pcap.packet_comments import MARK
-from ..pcap.pcapng import CaptureReader, NotACapture
+from ..pcap.pcapng import CaptureReader, NotACapture, Packet
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.sources import CaptureSource
 from ..recording.segment import CONTINUED
@@ -46,9 +46,19 @@ class _File:
         if self._resume and isinstance(self.reader, DamageTolerantReader):
             return  # it does not grow, and what is wrong with it is known
         self.reader.note = None
-        for packet in self.reader.packets(self._resume):
-            self._resume = self.reader.end
-            yield from self.follower.packet(packet)
+        reader, follower = self.reader, self.follower
+        if isinstance(reader, DamageTolerantReader):
+            for each in reader.frames():
+                self._resume = reader.end
+                if isinstance(each, Packet):
+                    yield from follower.packet(each)
+                    continue
+                events = follower.whole_frame(each, reader.data)
+                yield from follower.packet(reader.packet(each)) if events is None else events
+        else:
+            for packet in reader.packets(self._resume):
+                self._resume = reader.end
+                yield from follower.packet(packet)
         self._resume = self.reader.end
 
     @property
@@ -205,7 +215,10 @@ class EventReader:
                 self._find()
             more = bool(self._unread)
             for event in file.read():
-                yield from self._complete(event)
+                if self._early or isinstance(event, BrokerLegFrame):
+                    yield from self._complete(event)
+                else:
+                    yield event
             if file.ended is None and (written or not more):
                 return
             yield from self._leave()

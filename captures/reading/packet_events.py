@@ -7,14 +7,16 @@ index of a file (`reindex`) and the events of a whole capture (`events`) are mad
 import re
 from collections import deque
 from collections.abc import Collection, Iterator
+from mmap import mmap
 from typing import NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
+from ...decoder.connection.connection import Event
 from ...decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...diagnostics import contained
 from ..foreign.frame_pieces import FramePieces
 from ..pcap import flows, packets
-from ..pcap.flows import Data, Flow, Gap, StreamEvent
+from ..pcap.flows import Data, Flow, Gap, PlainSide, StreamEvent
 from ..pcap.packet_comments import (
     CARRIED_COMMENT,
     ENDED_COMMENT,
@@ -27,8 +29,9 @@ from ..pcap.packet_comments import (
 from ..pcap.packets import show_address
 from ..pcap.pcapng import Packet
 from ..pcap.reassembly import KAFKA_PORTS, Reassembler
+from ..pcap.whole_frames import WholeFrame, ends_of
 from ..recording.index import LegFrame
-from ..recording.segment import BROKER_LEG
+from ..recording.segment import BROKER_LEG, CLIENT_LEG
 
 _CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
 _LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")
@@ -62,6 +65,14 @@ class Stream:
             self.chunks[direction].clear()
             self.decoder.lost(direction)
         self.used = [0, 0]
+
+
+class _HalfConnection(NamedTuple):
+    """One direction of a connection in a segment."""
+
+    stream: Stream
+    direction: Direction
+    side: PlainSide
 
 
 class _Leg:
@@ -103,6 +114,7 @@ class PacketFollower:
         self._acknowledged = acknowledged and not own
         self._flows: dict[int, Stream] = {}  # by the identity of their flow
         self._legs: dict[int, _Leg] = {}
+        self._halves: dict[bytes, _HalfConnection] = {}  # of a segment, by the ends of its packets
 
     def packet(self, packet: Packet) -> Iterator[ConnectionEvent | BrokerLegFrame]:
         """The events that a packet completes."""
@@ -114,6 +126,27 @@ class PacketFollower:
                 yield from self._event(event)
             if not noted:
                 self.reassembler.show(segment)
+
+    def whole_frame(self, frame: WholeFrame, data: mmap) -> Iterator[ConnectionEvent] | None:
+        """The events of a packet of a segment with these bytes, as `packet` gives them. None, and nothing is done, unless its
+        connection is between two frames there."""
+        half = self._halves.get(frame.ends)
+        if half is None:
+            return None
+        stream, direction, side = half
+        if frame.sequence != side.next or not side.synced or stream.broken or stream.chunks[direction]:
+            return None
+        if stream.repeated and direction == 0:
+            return None
+        try:
+            events = stream.decoder.receive_frame(direction, data[frame.start : frame.stop], frame.time_ns, frame.cut)
+        except Exception as error:
+            events = _broken(stream, error)
+        if events is None:
+            return None
+        side.next = frame.sequence + 4 + frame.stop - frame.start + frame.cut & 0xFFFFFFFF
+        self.now_ns = frame.time_ns
+        return self._marked(stream, events, frame.offset)
 
     def finish(self) -> Iterator[ConnectionEvent | BrokerLegFrame]:
         """The file ends here."""
@@ -174,12 +207,20 @@ class PacketFollower:
             known = self.streams.get(number)
             if known is not None:  # from an earlier segment
                 known.restart()
-                self._flows[id(flow)] = known
+                self._follow(flow, known)
                 return
-        stream = self._flows[id(flow)] = self.streams[number] = Stream(number, client, broker, self._topics)
+        stream = self.streams[number] = Stream(number, client, broker, self._topics)
+        self._follow(flow, stream)
         stream.failed = failed
         established, tls = event.established and not failed, tls_legs(flow.comments)
         yield Opened(number, client, broker, event.time_ns, established, complete, tls=tls)
+
+    def _follow(self, flow: Flow, stream: Stream) -> None:
+        self._flows[id(flow)] = stream
+        if self._own and flow.interface == CLIENT_LEG:
+            for direction in Direction:
+                ends = ends_of(flow.ends[direction], flow.ends[direction.other])
+                self._halves[ends] = _HalfConnection(stream, direction, flow.sides[direction])
 
     def _closed(self, event: flows.FlowClosed) -> Iterator[ConnectionEvent]:
         if self._legs.pop(id(event.flow), None):
@@ -187,7 +228,9 @@ class PacketFollower:
         stream = self._flows.pop(id(event.flow), None)
         if stream is None:
             return
-        number = stream.decoder.number
+        number, (client, broker) = stream.decoder.number, event.flow.ends
+        self._halves.pop(ends_of(client, broker), None)
+        self._halves.pop(ends_of(broker, client), None)
         if self.streams.get(number) is stream:
             del self.streams[number]
         if self._acknowledged:
@@ -245,24 +288,44 @@ class PacketFollower:
             events = receive(data.data, data.time_ns)
             if data.cut and self._own:
                 events += stream.decoder.skip(Direction(data.direction), data.cut, data.time_ns)
-        except Exception as error:  # a fault of the decoder ends this connection's frames, not the reading
-            contained("decoding a connection of a capture", error)
-            stream.broken = True
-            return
+        except Exception as error:
+            events = _broken(stream, error)
+        yield from self._marked(stream, events)
+
+    def _marked(self, stream: Stream, events: list[Event], offset: int | None = None) -> Iterator[ConnectionEvent]:
+        """Events of the decoder, with marks. `offset`: of the block that is the frame; None: chunks hold the bytes."""
         for event in events:
             if isinstance(event, Opaque):
-                self._take(stream, event.direction, len(event.data) + (4 if event.framed else 0))
+                if offset is None:
+                    self._take(stream, event.direction, len(event.data) + (4 if event.framed else 0))
                 yield NonKafkaData(stream.decoder.number, event)
                 continue
             exchange = event.exchange
             if isinstance(event, RequestSeen):
-                yield from self._located(stream, exchange, 0, exchange.request_size or 0)
+                if offset is None:
+                    yield from self._located(stream, exchange, 0, exchange.request_size or 0)
+                else:
+                    self._mark(stream, exchange, 0, offset)
             else:
                 if exchange.state in (State.PAIRED, State.ORPHAN):
-                    yield from self._located(stream, exchange, 1, exchange.response_size or 0)
+                    if offset is None:
+                        yield from self._located(stream, exchange, 1, exchange.response_size or 0)
+                    else:
+                        self._mark(stream, exchange, 1, offset)
                 if stream.changed:
                     stream.changed.discard(exchange.correlation_id)
             yield event
+
+    def _mark(self, stream: Stream, exchange: Exchange, direction: int, offset: int) -> None:
+        """Set where a frame is."""
+        marks = exchange.marks
+        marks.segment = self._name
+        if direction:
+            marks.response_offset = offset
+            return
+        marks.request_offset = offset
+        if self._own and exchange.correlation_id in stream.changed:
+            marks.changed = True
 
     def _is_repeated(self, stream: Stream, data: Data) -> bool:
         """Whether a request that was carried over waits already: then only its place is new."""
@@ -294,22 +357,14 @@ class PacketFollower:
 
     def _located(self, stream: Stream, exchange: Exchange, direction: int, size: int) -> Iterator[ConnectionEvent]:
         chunks = self._take(stream, direction, size + 4)
-        marks = exchange.marks
-        marks.segment = self._name
         if self._own:
             offset = chunks[0][0].offset if chunks else -1
         else:
             offset = self.pieces.add([(chunk.at + start, length) for chunk, start, length in chunks])
-        if direction:
-            marks.response_offset = offset
-        else:
-            marks.request_offset = offset
-        if not self._own:
+        self._mark(stream, exchange, direction, offset)
+        if not self._own or not chunks or not chunks[0][0].comments:
             return
-        if direction == 0 and exchange.correlation_id in stream.changed:
-            marks.changed = True
-        if not chunks or not chunks[0][0].comments:
-            return
+        marks = exchange.marks
         yield from self._missing(stream, chunks[0][0])
         for comment in chunks[0][0].comments:
             if comment.startswith(CARRIED_COMMENT):
@@ -345,6 +400,13 @@ class PacketFollower:
                 if exchange.correlation_id == leg.frame.correlation_id:
                     exchange.marks.changed = True
         yield BrokerLegFrame(leg.frame, b"".join(leg.parts)[4:], leg.comments)
+
+
+def _broken(stream: Stream, error: Exception) -> list[Event]:
+    """A fault of the decoder ends a connection's frames, not the reading."""
+    contained("decoding a connection of a capture", error)
+    stream.broken = True
+    return []
 
 
 def missing(comments: tuple[str, ...], connection: int, direction: Direction, time_ns: int) -> Missing | None:

@@ -2,8 +2,8 @@
 
 Nearly all packets of a segment are frames that its index names, each without a comment. What stands between them
 (handshakes, ends, bytes that are not frames, comments on missing bytes) is read, through `PacketFollower`. The table of
-connections needs no more than that and the index: it takes 1 to 3 us an exchange, and 105 to 120 us from the packets
-(`bench/spark/traffic.py`, 14,000 exchanges of a fleet and 30,000 small ones). tests/captures/reading/test_segment_map.py compares the
+connections needs no more than that and the index: it takes 1 to 3 us an exchange, and 23 to 29 us from the events
+(`bench/spark/traffic.py`, 14,000 exchanges of a fleet and 60,000 small ones). tests/captures/reading/test_segment_map.py compares the
 two. Needs numpy.
 """
 

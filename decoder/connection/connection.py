@@ -135,6 +135,14 @@ class Connection:
         """Bytes from the broker, arrived at `time_ns`."""
         return list(self._receive(Direction.RESPONSE, data, time_ns))
 
+    def receive_frame(self, direction: Direction, frame: bytes, time_ns: int = 0, cut: int = 0) -> list[Event] | None:
+        """A frame without its size bytes, and without its last `cut` bytes: what its bytes, and then `skip`, would give. None, and
+        nothing is done, unless a frame of this direction was complete and the next one has not begun."""
+        stream = self._streams[direction]
+        if not (stream.in_frames and stream.framer.pass_whole(len(frame) + cut, time_ns, cut)):
+            return None
+        return list(self._response(frame, time_ns) if direction else self._request(frame, time_ns))
+
     def skip(self, direction: Direction, count: int, time_ns: int = 0) -> list[Event]:
         """The next `count` bytes of `direction` are missing; they belong to the frame that is being read. If they do not,
         they are treated as lost."""

@@ -77,6 +77,10 @@ class CorrelationQueue(Generic[R]):
 
     def take(self, correlation_id: int) -> tuple[list[R], R] | None:
         """Take the requests that get no response, and the one that this response belongs to; None for an orphan."""
+        first = self.first
+        if first is not None and first.correlation_id == correlation_id:
+            self.pop()
+            return [], first
         if correlation_id not in self:
             return None
         unanswered: list[R] = []

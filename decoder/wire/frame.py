@@ -107,6 +107,14 @@ class Framer:
             raise FramingError(f"not Kafka: {looks}" if looks else f"not a frame: size {size}")
         return size
 
+    def pass_whole(self, size: int, time_ns: int, missing: int = 0) -> bool:
+        """Count a frame of that size as fed, or its last `missing` bytes as skipped. False, and nothing done, unless a frame was
+        complete before and none is begun."""
+        if self._first or self._rest or self.keep is not None or size > self.limit or len(self._buffer) != self._start:
+            return False
+        self.missing, self.time_ns = missing, time_ns
+        return True
+
     def can_skip(self, count: int) -> bool:
         """Whether that many bytes may be missing here, of a frame that is known by its `HEAD`."""
         have = len(self._buffer) - self._start

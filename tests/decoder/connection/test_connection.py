@@ -149,6 +149,68 @@ def test_bytes_lost_in_the_middle_of_a_frame():
     assert states(events) == [("Metadata", 2, "paired")]
 
 
+def details(events: list[object]) -> list[object]:
+    return [
+        e if isinstance(e, Opaque) else (type(e), *(getattr(e.exchange, name) for name in EXCHANGE_FIELDS)) for e in events
+    ]
+
+
+EXCHANGE_FIELDS = ("state", "api", "correlation_id", "request", "request_cut", "request_time_ns", "response", "response_cut",
+                   "response_time_ns")  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_frames_received_whole_give_the_same_as_their_bytes(seed):
+    pick = random.Random(seed)
+    by_bytes, by_frames = decoder.Connection(), decoder.Connection()
+
+    def feed(conn: decoder.Connection, direction: Direction, data: bytes, time_ns: int, cut: int) -> list[object]:
+        receive = conn.receive_from_broker if direction else conn.receive_from_client
+        return receive(data, time_ns) + (conn.skip(direction, cut, time_ns) if cut else [])
+
+    whole = 0
+    for number in range(200):
+        direction = Direction(pick.randrange(2))
+        asked = request(3, 9, number), request(0, 7, number, acks=0), request(17, 0, number, mechanism="PLAIN"), with_size(b"token")
+        earlier = max(0, number - pick.randrange(4))
+        answered = response(3, 9, earlier), response(17, 0, earlier), with_size(b"token"), with_size(b"")
+        data = pick.choices(answered if direction else asked, (9, 1, 1, 1))[0]
+        cut = pick.randrange(len(data) - 18) if len(data) > 18 and pick.random() < 0.2 else 0
+        data = data[: len(data) - cut]
+        expected = feed(by_bytes, direction, data, number, cut)
+        begun = min(pick.choice((0, 0, 1, 4, 5)), len(data) - 1)
+        if begun:
+            assert feed(by_frames, direction, data[:begun], number, 0) == []
+            assert by_frames.receive_frame(direction, data[4:], 0, cut) is None
+            events = feed(by_frames, direction, data[begun:], number, cut)
+        else:
+            events = by_frames.receive_frame(direction, data[4:], number, cut)
+            whole += events is not None
+            if events is None:
+                events = feed(by_frames, direction, data, number, cut)
+        assert details(events) == details(expected)
+    assert details(by_frames.close(9)) == details(by_bytes.close(9))
+    assert whole > 50
+
+
+def test_frames_are_received_whole_only_among_frames():
+    frame, answer = request(3, 9, 1), response(3, 9, 1)
+    conn = decoder.Connection()
+    assert conn.receive_frame(Direction.REQUEST, frame[4:]) is None  # the first bytes show whether it is Kafka
+    conn.receive_from_client(frame)
+    assert conn.receive_frame(Direction.RESPONSE, answer[4:]) is None
+    assert len(conn.receive_frame(Direction.REQUEST, request(3, 9, 2)[4:])) == 1
+    conn.lost(Direction.REQUEST, at_frame=False)  # the next frame is searched for
+    assert conn.receive_frame(Direction.REQUEST, frame[4:]) is None
+    conn = decoder.Connection()
+    conn.receive_from_client(frame + b"\xff" * 9)
+    assert conn.receive_frame(Direction.REQUEST, frame[4:]) is None  # another protocol
+    for short in ({"limit": 100}, {"keep": 5}):
+        conn = decoder.Connection(**short)
+        conn.receive_from_client(frame)
+        assert conn.receive_frame(Direction.REQUEST, frame[4:] + bytes(100)) is None
+
+
 def test_noise_never_raises(every_triple, generator):
     noise = random.Random(7)
     for kind, key, version in every_triple[::7]:
