@@ -156,7 +156,7 @@ class Message(MessageBase):
 
     @property
     def sound(self) -> bool:
-        """Whether no field is null that must not be, and no tag is unknown, as in nearly all messages."""
+        """Whether it has no null that its version forbids and no unknown tagged field, as nearly all messages."""
         return self.known_sound or _soundness(self.plan.root)(self.values)
 
     def forbidden_nulls(self) -> Iterator[str]:
