@@ -154,20 +154,20 @@ class Exchange:
     @property
     def request_message(self) -> Message | None:
         """The decoded request, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
-        if self.request is None or self.request_cut:
-            return None
         found = self._asked
         if found is None:
+            if self.request is None or self.request_cut:
+                return None
             found = self._decode(Direction.REQUEST)
         return found if isinstance(found, Message) else None
 
     @property
     def response_message(self) -> Message | None:
         """The decoded response, or None if there is none or it cannot be decoded (see `undecoded` and `cut`)."""
-        if self.response is None or self.response_cut or self.state is State.ORPHAN:
-            return None  # an orphan's API is not known
         found = self._answered
         if found is None:
+            if self.response is None or self.response_cut or self.state is State.ORPHAN:
+                return None  # an orphan's API is not known
             found = self._decode(Direction.RESPONSE)
         return found if isinstance(found, Message) else None
 
@@ -190,6 +190,7 @@ class Exchange:
         try:  # bytes left over are reported as surplus, not as undecoded
             if direction:
                 found = read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
+                self._error = found.first_code
             else:
                 found = read_request(self.request or b"")
         except DecodeError as fault:

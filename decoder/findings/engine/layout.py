@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...codec.message_view import MessageView
 from ...codec.plan import StructPlan
@@ -18,6 +18,24 @@ def layout(struct: StructPlan, *path: str) -> Mapping[str, int]:
         assert inner is not None
         struct = inner
     return {f.name: i for i, f in enumerate(struct.fields)}
+
+
+class PartitionPlaces(NamedTuple):
+    """Where a message that is about partitions has them: its array of topics; of a topic its name (or id) and its partitions; and the
+    fields of a partition, by name."""
+
+    topics: int
+    name: int
+    partitions: int
+    fields: Mapping[str, int]
+
+
+@cache
+def partition_places(message: StructPlan, topics: str, partitions: str) -> PartitionPlaces:
+    """`topics`, `partitions`: the names of the arrays."""
+    topic = layout(message, topics)
+    name = next(topic[name] for name in ("name", "topic", "topic_id") if name in topic)
+    return PartitionPlaces(layout(message)[topics], name, topic[partitions], layout(message, topics, partitions))
 
 
 def top(message: MessageView) -> dict[str, Any]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
-from ...codec.plan import plan
+from ...codec.message_view import MessageView
 from ...connection.exchange import Exchange, State
 from ...schema import facts
 from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model
 from ..engine.formatting import topic_name
-from ..engine.layout import layout
+from ..engine.layout import layout, partition_places
 from ..engine.traffic import ClientConnection, Traffic
 
 FETCH = facts.api_key("Fetch")
@@ -93,20 +92,6 @@ class FetchExchange:
         return at.offset if at is not None else -1
 
 
-class _Shape(NamedTuple):
-    """The positions of the fields of one version, by name, at three levels."""
-
-    root: Mapping[str, int]
-    topic: Mapping[str, int]
-    partition: Mapping[str, int]
-
-
-@cache
-def _shape(kind: str, version: int, topics: str) -> _Shape:
-    root = plan(kind, FETCH, version).root
-    return _Shape(layout(root), layout(root, topics), layout(root, topics, "partitions"))
-
-
 class FetchReader(Model):
     """Reads the Fetch exchanges of consumers, once for all detectors. `fetched`: the last finished Fetch; None without a
     response, if it cannot be decoded, or if it is a follower's."""
@@ -127,86 +112,77 @@ class FetchReader(Model):
         request, response = exchange.request_view, exchange.response_view
         if request is None or response is None:
             return None
-        shape = _shape("request", request.api_version, "topics")
-        values = request.values
-        replica = values[shape.root["replica_id"]] if "replica_id" in shape.root else _replica(values, shape)
+        at, values = layout(request.plan.root), request.values
+        replica = values[at["replica_id"]] if "replica_id" in at else _replica(values, at)
         if replica >= 0:
             return None
-
-        def asked(name: str, missing: int) -> int:
-            at = shape.root.get(name)
-            return missing if at is None else values[at]
-
-        back = _shape("response", response.api_version, "responses")
-
-        def answered(name: str) -> int:
-            at = back.root.get(name)
-            return 0 if at is None else response.values[at]
-
-        partitions = dict(_asked(exchange, values, shape))
-        session_epoch = asked("session_epoch", -1)
+        back, answers = layout(response.plan.root), response.values
+        partitions = _asked(exchange, request)
+        session_epoch = values[at["session_epoch"]] if "session_epoch" in at else -1
         positions = self._positions.of(conn.number, dict)
         if session_epoch <= 0:
             positions.clear()
-        for place in _forgotten(exchange, values, shape):
+        for place in _forgotten(exchange, values, at):
             positions.pop(place, None)
         positions.update(partitions)
         return FetchExchange(
             exchange,
             partitions,
-            list(_answered(exchange, response.values, back)),
+            _answered(exchange, response),
             positions,
-            answered("error_code"),
-            answered("throttle_time_ms"),
-            asked("max_wait_ms", 0),
-            asked("min_bytes", 0),
-            asked("max_bytes", 0x7FFFFFFF),
-            asked("isolation_level", 0) == 1,
+            answers[back["error_code"]] if "error_code" in back else 0,
+            answers[back["throttle_time_ms"]] if "throttle_time_ms" in back else 0,
+            values[at["max_wait_ms"]],
+            values[at["min_bytes"]],
+            values[at["max_bytes"]] if "max_bytes" in at else 0x7FFFFFFF,
+            "isolation_level" in at and values[at["isolation_level"]] == 1,
             session_epoch,
-            answered("session_id"),
+            answers[back["session_id"]] if "session_id" in back else 0,
         )
 
     def closed(self, conn: ClientConnection) -> None:
         self._positions.pop(conn.number, None)
 
 
-def _replica(values: tuple[Any, ...], shape: _Shape) -> int:
+def _replica(values: tuple[Any, ...], root: Mapping[str, int]) -> int:
     """The replica's id from version 15 on, in a struct that consumers leave out (KIP-903)."""
-    at = shape.root.get("replica_state")
+    at = root.get("replica_state")
     state = values[at] if at is not None else None
     replica: int = state[0] if state is not None else -1
     return replica
 
 
-def _asked(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[tuple[Place, FetchPartition]]:
-    name_at = shape.topic.get("topic", shape.topic.get("topic_id", 0))
-    partitions_at = shape.topic["partitions"]
-    number, offset = shape.partition["partition"], shape.partition["fetch_offset"]
-    limit, epoch = shape.partition["partition_max_bytes"], shape.partition.get("current_leader_epoch")
-    for topic in values[shape.root["topics"]] or ():
-        name = topic_name(exchange, topic[name_at])
-        for p in topic[partitions_at] or ():
-            yield (name, p[number]), FetchPartition(p[offset], p[limit], p[epoch] if epoch is not None else -1)
+def _asked(exchange: Exchange, message: MessageView) -> dict[Place, FetchPartition]:
+    places = partition_places(message.plan.root, "topics", "partitions")
+    at = places.fields
+    number, offset, limit, epoch = at["partition"], at["fetch_offset"], at["partition_max_bytes"], at.get("current_leader_epoch")
+    found = {}
+    for topic in message.values[places.topics] or ():
+        name = topic_name(exchange, topic[places.name])
+        for p in topic[places.partitions] or ():
+            found[name, p[number]] = FetchPartition(p[offset], p[limit], p[epoch] if epoch is not None else -1)
+    return found
 
 
-def _forgotten(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[Place]:
-    at = shape.root.get("forgotten_topics_data")
+def _forgotten(exchange: Exchange, values: tuple[Any, ...], root: Mapping[str, int]) -> Iterator[Place]:
+    at = root.get("forgotten_topics_data")
     for topic in (values[at] or ()) if at is not None else ():
         name = topic_name(exchange, topic[0])
         for partition in topic[1] or ():
             yield name, partition
 
 
-def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Iterator[PartitionData]:
-    name_at = shape.topic.get("topic", shape.topic.get("topic_id", 0))
-    at = shape.partition
+def _answered(exchange: Exchange, message: MessageView) -> list[PartitionData]:
+    places = partition_places(message.plan.root, "responses", "partitions")
+    at = places.fields
     stable, start = at.get("last_stable_offset"), at.get("log_start_offset")
     replica, diverging = at.get("preferred_read_replica"), at.get("diverging_epoch")
-    for topic in values[shape.root["responses"]] or ():
-        name = topic_name(exchange, topic[name_at])
-        for p in topic[shape.topic["partitions"]] or ():
+    found = []
+    for topic in message.values[places.topics] or ():
+        name = topic_name(exchange, topic[places.name])
+        for p in topic[places.partitions] or ():
             diverges = p[diverging] if diverging is not None else None
-            yield PartitionData(
+            found.append(PartitionData(
                 (name, p[at["partition_index"]]),
                 p[at["error_code"]],
                 p[at["high_watermark"]],
@@ -215,7 +191,8 @@ def _answered(exchange: Exchange, values: tuple[Any, ...], shape: _Shape) -> Ite
                 p[replica] if replica is not None else -1,
                 (diverges[0], diverges[1]) if diverges is not None and diverges[0] >= 0 else None,
                 p[at["records"]],
-            )
+            ))
+    return found
 
 
 class FetchDetector(Detector):

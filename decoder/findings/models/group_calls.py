@@ -17,7 +17,7 @@ from ...connection.exchange import Exchange
 from ...errors import DecodeError
 from ...schema import facts
 from ..engine.formatting import topic_name
-from ..engine.layout import layout, rows, top
+from ..engine.layout import layout, partition_places, rows, top
 from ..engine.traffic import ClientConnection
 from .group import Group, Member
 
@@ -184,14 +184,11 @@ class Call:
         return self._offsets
 
     def _commits(self) -> Iterator[Commit]:
-        message = self.exchange.request_view
-        answer = self.exchange.response_view
-        errors: dict[tuple[str, int], int] = {}
-        for topic, partition in _partitions(self.exchange, answer) if answer else ():
-            errors[topic, partition["partition_index"]] = partition["error_code"]
-        for topic, partition in _partitions(self.exchange, message) if message else ():
-            number = partition["partition_index"]
-            yield Commit(topic, number, partition["committed_offset"], errors.get((topic, number), 0))
+        message, answer = self.exchange.request_view, self.exchange.response_view
+        places = _partition_fields(self.exchange, answer, "error_code") if answer is not None else ()
+        errors = {(topic, number): error for topic, number, error in places}
+        for topic, number, offset in _partition_fields(self.exchange, message, "committed_offset") if message is not None else ():
+            yield Commit(topic, number, offset, errors.get((topic, number), 0))
 
 
 def read_call(conn: ClientConnection, exchange: Exchange) -> Call | None:
@@ -200,9 +197,11 @@ def read_call(conn: ClientConnection, exchange: Exchange) -> Call | None:
     return Call(conn, exchange, message) if message is not None else None
 
 
-def _partitions(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, dict[str, Any]]]:
-    names = layout(message.plan.root, "topics", "partitions")
-    for topic in rows(message, "topics"):
-        name = topic_name(exchange, topic.get("name") or topic.get("topic_id") or "")
-        for partition in topic["partitions"] or ():
-            yield name, dict(zip(names, partition, strict=False))
+def _partition_fields(exchange: Exchange, message: MessageView, field: str) -> Iterator[tuple[str, int, int]]:
+    """Topic, number and one field of every partition."""
+    places = partition_places(message.plan.root, "topics", "partitions")
+    number_at, field_at = places.fields["partition_index"], places.fields[field]
+    for topic in message.values[places.topics] or ():
+        name = topic_name(exchange, topic[places.name])
+        for partition in topic[places.partitions] or ():
+            yield name, partition[number_at], partition[field_at]

@@ -15,7 +15,7 @@ from ...records import Batch, RecordsError, batches
 from ...schema import facts
 from ..engine.detector import Detector, Model
 from ..engine.formatting import topic_name
-from ..engine.layout import layout
+from ..engine.layout import layout, partition_places
 from ..engine.traffic import Traffic
 
 PRODUCE = facts.api_key("Produce")
@@ -49,12 +49,13 @@ class PartitionProduceResponse(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """A Produce request."""
+    """A Produce request. `idempotent`: those of `parts` whose batch has a producer id, with that batch."""
 
     acks: int
     transactional_id: str | None
     timeout_ms: int
     parts: list[PartitionProduceData]
+    idempotent: list[tuple[PartitionProduceData, Batch]]
 
 
 class ProduceReader(Model):
@@ -102,19 +103,18 @@ def _produced(exchange: Exchange) -> ProduceRequest | None:
     message = exchange.request_view
     if message is None:
         return None
-    plan, root = message.plan, layout(message.plan.root)
-    topic = layout(plan.root, "topic_data")
-    part = layout(plan.root, "topic_data", "partition_data")
-    name_at, parts_at = topic.get("name", topic.get("topic_id", 0)), topic["partition_data"]
-    index_at, records_at = part["index"], part["records"]
+    root, values = layout(message.plan.root), message.values
+    places = partition_places(message.plan.root, "topic_data", "partition_data")
+    index_at, records_at = places.fields["index"], places.fields["records"]
     found = []
-    for each in message.values[root["topic_data"]] or ():
-        name = topic_name(exchange, each[name_at])
-        for one in each[parts_at] or ():
-            records = one[records_at]
-            found.append(PartitionProduceData(name, one[index_at], len(records or b""), _first(records) if records else None))
-    transactional = message.values[root["transactional_id"]] if "transactional_id" in root else None
-    return ProduceRequest(message.values[root["acks"]], transactional, message.values[root["timeout_ms"]], found)
+    for topic in values[places.topics] or ():
+        name = topic_name(exchange, topic[places.name])
+        for part in topic[places.partitions] or ():
+            records = part[records_at]
+            found.append(PartitionProduceData(name, part[index_at], len(records or b""), _first(records) if records else None))
+    transactional = values[root["transactional_id"]] if "transactional_id" in root else None
+    idempotent = [(part, part.batch) for part in found if part.batch is not None and part.batch.producer_id >= 0]
+    return ProduceRequest(values[root["acks"]], transactional, values[root["timeout_ms"]], found, idempotent)
 
 
 def _first(records: bytes) -> Batch | None:
@@ -129,17 +129,15 @@ def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
     message = exchange.response_view
     if message is None:
         return []
-    plan = message.plan
-    topic = layout(plan.root, "responses")
-    part = layout(plan.root, "responses", "partition_responses")
-    name_at, parts_at = topic.get("name", topic.get("topic_id", 0)), topic["partition_responses"]
-    index_at, error_at = part["index"], part["error_code"]
+    places = partition_places(message.plan.root, "responses", "partition_responses")
+    index_at, error_at = places.fields["index"], places.fields["error_code"]
     found = []
-    for each in message.values[layout(plan.root)["responses"]] or ():
-        name = topic_name(exchange, each[name_at])
-        for one in each[parts_at] or ():
-            error = one[error_at]
-            found.append(PartitionProduceResponse(name, one[index_at], error, *(_error_details(plan, part, one) if error else ("", -1))))
+    for topic in message.values[places.topics] or ():
+        name = topic_name(exchange, topic[places.name])
+        for part in topic[places.partitions] or ():
+            error = part[error_at]
+            text, leader = _error_details(message.plan, places.fields, part) if error else ("", -1)
+            found.append(PartitionProduceResponse(name, part[index_at], error, text, leader))
     return found
 
 

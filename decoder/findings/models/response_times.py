@@ -53,7 +53,9 @@ def own_wait_ns(exchange: Exchange) -> int:
     message = exchange.request_view
     if message is None:
         return 0
-    longest: int = max((0, *(message.values[i] for i in _wait_at(message.api_key, message.api_version))))
+    longest = 0
+    for at in _wait_at(message.api_key, message.api_version):
+        longest = max(longest, message.values[at])
     return longest * 1_000_000
 
 

@@ -128,7 +128,7 @@ class UnreachableAdvertisedAddress(Detector):
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if self._seekers and exchange.api_key not in _OF_ANYBODY:
             seeker = self._seekers.get((conn.client_host, conn.client_id or ""))
-            if seeker is not None:
+            if seeker is not None and seeker.asked:
                 seeker.reset()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....codec.codec import UNSUPPORTED_VERSION
+from ....codec.message_view import MessageView
 from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -75,23 +76,29 @@ class ForbiddenNull(Detector):
     title = "a field is null in a version that does not allow it"
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for message, sender in ((exchange.request_view, exchange.client), (exchange.response_view, exchange.broker)):
-            path = next(message.forbidden_nulls(), None) if message else None
-            if message is None or path is None:
-                continue
-            name = f"{exchange.api} v{message.api_version} {message.plan.kind}"
-            self.report(
-                (message.plan.kind, exchange.api_key, message.api_version),
-                exchange,
-                f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
-                "with a schema error; others read it as empty.",
-                "report it to the developers of the sender",
-                seen=f"{path} is null in a {name} from {sender}",
-                api=exchange.api,
-                api_version=message.api_version,
-                field=path,
-                facts=conn.facts,
-            )
+        asked, answered = exchange.request_view, exchange.response_view
+        if asked is not None and not asked.known_sound:
+            self._look(conn, exchange, asked, exchange.client)
+        if answered is not None and not answered.known_sound:
+            self._look(conn, exchange, answered, exchange.broker)
+
+    def _look(self, conn: ClientConnection, exchange: Exchange, message: MessageView, sender: str) -> None:
+        path = next(message.forbidden_nulls(), None)
+        if path is None:
+            return
+        name = f"{exchange.api} v{message.api_version} {message.plan.kind}"
+        self.report(
+            (message.plan.kind, exchange.api_key, message.api_version),
+            exchange,
+            f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
+            "with a schema error; others read it as empty.",
+            "report it to the developers of the sender",
+            seen=f"{path} is null in a {name} from {sender}",
+            api=exchange.api,
+            api_version=message.api_version,
+            field=path,
+            facts=conn.facts,
+        )
 
 
 class Undecodable(Detector):

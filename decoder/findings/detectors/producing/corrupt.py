@@ -12,7 +12,7 @@ from ....schema.facts import api_key, error_code
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times, topic_name
-from ...engine.layout import layout
+from ...engine.layout import partition_places
 from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, ProduceDetector
 
@@ -173,11 +173,9 @@ def _areas(
     """Topic, partition and records of each partition that a message has records of; fields by their names."""
     if message is None:
         return
-    struct = message.plan.root
-    root, topic, part = layout(struct), layout(struct, topics), layout(struct, topics, partitions)
-    name_at = topic.get("topic", topic.get("name", topic.get("topic_id", 0)))
-    for each in message.values[root[topics]] or ():
-        for one in each[topic[partitions]] or ():
-            data = one[part["records"]]
+    places = partition_places(message.plan.root, topics, partitions)
+    for topic in message.values[places.topics] or ():
+        for part in topic[places.partitions] or ():
+            data = part[places.fields["records"]]
             if data:
-                yield topic_name(exchange, each[name_at]), one[part[number]], data
+                yield topic_name(exchange, topic[places.name]), part[places.fields[number]], data

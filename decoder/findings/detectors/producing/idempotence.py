@@ -24,10 +24,9 @@ def _idempotent(
 ) -> list[tuple[_Key, PartitionProduceData, Batch]]:
     """The batches of a Produce request that have a producer id."""
     sent = produce.sent(exchange)
-    if sent is None:
+    if sent is None or not sent.idempotent:
         return []
-    batches = [(part, part.batch) for part in sent.parts if part.batch is not None and part.batch.producer_id >= 0]
-    return [((conn.identity, batch.producer_id, part.topic, part.partition), part, batch) for part, batch in batches]
+    return [((conn.identity, batch.producer_id, part.topic, part.partition), part, batch) for part, batch in sent.idempotent]
 
 
 @dataclass(slots=True)

@@ -203,13 +203,13 @@ class FarBehind(Detector):
         self._clients: BoundedDict[object, _Client] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        at = exchange.api_key, exchange.api_version
-        if exchange.api_key == API_VERSIONS or exchange.state is not State.PAIRED or since(*at) is None:
+        key, version = exchange.api_key, exchange.api_version
+        if key == API_VERSIONS or exchange.state is not State.PAIRED or since(key, version) is None:
             return
         client = self._clients.get(conn.identity)
         if client is None:
             client = self._clients[conn.identity] = _Client(conn)
-        client.counts[at] += 1
+        client.counts[key, version] += 1
         client.table = self._offers.of(conn) or client.table
 
     def finish(self, now_ns: int) -> None:
