@@ -136,8 +136,8 @@ def _is_whole(data: mmap.mmap | bytes, start: int, size: int) -> bool:
 
 
 class DamageTolerantReader(CaptureReader):
-    """Reads a segment that is no longer written; `damage` lists what was left out, in order. `data`: its bytes; `sealed`: sums up to its
-    end fit all of them."""
+    """Reads a segment that is no longer written; `damage` lists what was left out, in order. `data`: its bytes; `sealed`: sums fit
+    all of them, up to its end."""
 
     def __init__(self, file: BinaryIO, name: str = "") -> None:
         super().__init__(file, name)
@@ -154,7 +154,7 @@ class DamageTolerantReader(CaptureReader):
             yield from self._all_from(0)
 
     def frames(self) -> Iterator[WholeFrame | Packet]:
-        """What `packets` gives; of a sealed segment, packets that are a whole frame as `WholeFrame`. `packet` makes them packets."""
+        """What `packets` gives; of a sealed segment, packets that are one frame as `WholeFrame`. `packet` makes them packets."""
         at = 0
         while self.sealed and at < len(self.data):
             if self.interfaces and self.interfaces[0] == _INTERFACES[CLIENT_LEG]:

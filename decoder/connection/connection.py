@@ -136,8 +136,8 @@ class Connection:
         return list(self._receive(Direction.RESPONSE, data, time_ns))
 
     def receive_frame(self, direction: Direction, frame: bytes, time_ns: int = 0, cut: int = 0) -> list[Event] | None:
-        """A frame without its size bytes, and without its last `cut` bytes: what its bytes, and then `skip`, would give. None, and
-        nothing is done, unless a frame of this direction was complete and the next one has not begun."""
+        """A frame without its size bytes, and without its last `cut` bytes: what its bytes, and then `skip`, would give. None,
+        and nothing is done, unless a frame of this direction was complete and the next one has not begun."""
         stream = self._streams[direction]
         if not (stream.in_frames and stream.framer.pass_whole(len(frame) + cut, time_ns, cut)):
             return None

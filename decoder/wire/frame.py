@@ -110,7 +110,7 @@ class Framer:
     def pass_whole(self, size: int, time_ns: int, missing: int = 0) -> bool:
         """Count a frame of that size as fed, or its last `missing` bytes as skipped. False, and nothing done, unless a frame was
         complete before and none is begun."""
-        if self._first or self._rest or self.keep is not None or size > self.limit or len(self._buffer) != self._start:
+        if self._first or not self.empty or self.keep is not None or size > self.limit:
             return False
         self.missing, self.time_ns = missing, time_ns
         return True

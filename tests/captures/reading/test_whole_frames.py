@@ -87,7 +87,7 @@ def compare(path: Path, carried: CarriedEvents | None = None) -> Reading:
 
 @pytest.fixture(scope="module", params=only((None, 200), None, 200))
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Recordings with requests carried over between segments, broker legs, notes, losses and bytes that are no frames; one plain."""
+    """Recordings with requests carried over between segments, broker legs, notes, losses, bytes that are no frames; one is plain."""
     place = tmp_path_factory.mktemp("odd")
     for seed, odd in ((2, 0), (3, 0.05), (4, 0.3)):
         recorder = Recorder(place / str(seed), segment_bytes=200_000, snaplen=request.param, redact=seed != 4)
@@ -238,6 +238,19 @@ def test_the_end_of_a_large_frame_that_looks_like_one(tmp_path: Path, carried: b
     recorder.close()
     asked = [event[1][0][1][5] for event, *_ in compare(tmp_path).events if event[0] == "RequestSeen"]
     assert asked == [5, 6, 7, 8]
+
+
+def test_broker_legs_before_their_requests(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.opened(1, START, ("10.0.0.1", 1001), ("10.0.0.9", 9092))
+    for number in range(9):
+        if number % 3 == 2:
+            leg = with_size(encode_request(12, 3, {"group_id": "other"}, correlation_id=number, client_id=None))
+            recorder.broker_leg(1, 0, START + number, leg, "changed")
+        recorder.data(1, 0, START + number, with_size(encode_request(12, 4, {}, correlation_id=number, client_id=None)))
+    recorder.close()
+    marks = [event[1][0][1][16][1] for event, *_ in compare(tmp_path).events if event[0] == "RequestSeen"]
+    assert [bool(each[8]) for each in marks] == 3 * [False, False, True]
 
 
 def test_a_fault_of_the_decoder(recorded: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,8 @@ def test_frames_received_whole_give_the_same_as_their_bytes(seed):
     whole = 0
     for number in range(200):
         direction = Direction(pick.randrange(2))
-        asked = request(3, 9, number), request(0, 7, number, acks=0), request(17, 0, number, mechanism="PLAIN"), with_size(b"token")
+        login = request(17, 0, number, mechanism="PLAIN")
+        asked = request(3, 9, number), request(0, 7, number, acks=0), login, with_size(b"token")
         earlier = max(0, number - pick.randrange(4))
         answered = response(3, 9, earlier), response(17, 0, earlier), with_size(b"token"), with_size(b"")
         data = pick.choices(answered if direction else asked, (9, 1, 1, 1))[0]
