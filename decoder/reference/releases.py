@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -170,9 +170,15 @@ def release_of(offered: Mapping[int, tuple[int, int]]) -> list[Match]:
     A single match that is `exact` is nearly certain. Without an exact match the broker is patched, configured differently, no
     Apache Kafka, or a proxy has changed its response.
     """
-    found = [Match(r.name, _differences(offered, r)) for r in _tables().values() if r.negotiates]
+    found = [Match(r.name, dict(_differences(offered, r))) for r in _tables().values() if r.negotiates]
     best = min(len(match.differs) for match in found)
     return [match for match in found if len(match.differs) == best]
+
+
+def exact_release(offered: Mapping[int, tuple[int, int]]) -> str | None:
+    """The newest of the releases that offer exactly this, None without one. Much cheaper than `release_of`."""
+    exact = (r.name for r in reversed(_tables().values()) if r.negotiates and next(_differences(offered, r), None) is None)
+    return next(exact, None)
 
 
 def served_from(api_key: int, offered: tuple[int, int]) -> int:
@@ -186,14 +192,12 @@ def served_from(api_key: int, offered: tuple[int, int]) -> int:
 
 def _differences(
     offered: Mapping[int, tuple[int, int]], of: Release
-) -> dict[int, tuple[tuple[int, int] | None, tuple[int, int] | None]]:
-    differs = {}
+) -> Iterator[tuple[int, tuple[tuple[int, int] | None, tuple[int, int] | None]]]:
     for key in sorted({*offered, *of.offers}):
         has, should = offered.get(key), of.range(key)
         if (has is None and of.offers[key].optional) or has == should:
             continue
-        differs[key] = (has, should)
-    return differs
+        yield key, (has, should)
 
 
 # --- the file ----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from functools import cache
 from typing import ClassVar
 
 from ...connection.connection import Opaque
@@ -69,10 +70,12 @@ class Listener:
     def closed(self, conn: ClientConnection) -> None:
         """A connection ended (`conn.how`, `conn.by`)."""
 
-    def handles(self, name: str) -> bool:
+    @classmethod
+    @cache
+    def handles(cls, name: str) -> bool:
         """Whether the callback `name`, or the one it dispatches to, is overridden, and so must be called."""
-        names = {name, self.dispatches.get(name, name)}
-        kind = next(kind for kind in type(self).__mro__ if names & vars(kind).keys())
+        names = {name, cls.dispatches.get(name, name)}
+        kind = next(kind for kind in cls.__mro__ if names & vars(kind).keys())
         return kind is not Listener and "dispatches" not in vars(kind)
 
 

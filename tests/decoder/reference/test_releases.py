@@ -125,10 +125,11 @@ def test_releases_are_recognised_by_their_offer():
         if table.negotiates:
             matches = releases.release_of(table.offered)
             assert name in [match.name for match in matches] and all(match.exact for match in matches)
+            assert releases.exact_release(table.offered) == matches[-1].name
     assert [match.name for match in releases.release_of(release("3.4").offered)] == ["3.3", "3.4"]
     with_telemetry = release("4.0").offered | {71: (0, 0), 72: (0, 0)}
     assert [match.name for match in releases.release_of(with_telemetry)] == ["4.0"]
     patched = release("2.6").offered | {1: (0, 10), 99: (0, 0)}
     (match,) = releases.release_of(patched)
-    assert match.name == "2.6" and not match.exact
+    assert match.name == "2.6" and not match.exact and releases.exact_release(patched) is None
     assert match.differs == {1: ((0, 10), (0, 11)), 99: ((0, 0), None)}

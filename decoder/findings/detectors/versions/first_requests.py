@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ....connection.exchange import Exchange, State
 from ....reference.clients import KnownVersion, software
-from ....reference.releases import release_of, release_order
+from ....reference.releases import exact_release, release_order
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
@@ -129,8 +129,7 @@ class ClientTooNew(Detector):
         """The release of a broker, if its offer is exactly that of one."""
         before = self._releases.get(broker)
         if before is None or before[0] != offered:
-            matches = release_of(offered)
-            before = dict(offered), matches[-1].name if matches and matches[-1].exact else None
+            before = dict(offered), exact_release(offered)
             self._releases.of(broker, lambda: ({}, None))
             self._releases[broker] = before
         return before[1]
