@@ -27,8 +27,8 @@ _STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]|\.")
 if native is None:
 
     class MessageBase:
-        """What a message holds. The accelerator's reads `values` and `header` out of the frame when they are asked for, and
-        notices while it checks a frame what `sound` and `project.first_error` ask for."""
+        """What a message holds. The accelerator's reads `values`, `header` and `first_code` (for `project.first_error`) out of the
+        frame when they are asked for, and notices while it checks a frame whether the message is `sound`."""
 
         __slots__ = ("body_start", "frame", "header", "plan", "trailing", "values")
         known_sound = False

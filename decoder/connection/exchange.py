@@ -190,7 +190,6 @@ class Exchange:
         try:  # bytes left over are reported as surplus, not as undecoded
             if direction:
                 found = read_response(self.response or b"", api_key=self.api_key, api_version=self.api_version)
-                self._error = found.first_code
             else:
                 found = read_request(self.request or b"")
         except DecodeError as fault:

@@ -10,12 +10,12 @@
 /* API keys and versions that have a place; others are left to Python. */
 #define MOST_KEYS 512
 #define MOST_VERSIONS 64
-/* Fields of a response that are error codes; a message with more is left to Python. */
+/* Fields of a message that are error codes; one with more is left to Python. */
 #define MOST_CODES 8
 
 typedef struct {
     PyObject *plan, *places; /* places: number in `values`, by the name of each outer field that is shown as it is */
-    Reader *reader, *checker; /* checker: gives the error codes of a response, outer fields first */
+    Reader *reader, *coder; /* coder: gives the error codes, outer fields first */
     int header_version;
     int refusal; /* an error code with which a response has another version, or 0 */
 } Layout;
@@ -26,7 +26,6 @@ typedef struct {
     const Layout *layout; /* NULL: made in Python, with values and header */
     Py_ssize_t body_start;
     char sound; /* known to be: see Message.sound */
-    int16_t first_code; /* of what has a layout: the first error code that is not 0 */
 } Message;
 
 static PyTypeObject *message_type, *prefix_type; /* what `register` was given */
@@ -59,14 +58,14 @@ static const Layout *make_layout(int response, int key, int version) {
     Layout *made = PyMem_Malloc(sizeof *made);
     if (!made)
         PyErr_NoMemory();
-    else if (!PyArg_ParseTuple(found, "OO!O!O!ii", &made->plan, Reader_type, &made->reader, Reader_type, &made->checker, &PyDict_Type,
-                               &made->places, &made->header_version, &made->refusal) || made->checker->sinks > MOST_CODES) {
+    else if (!PyArg_ParseTuple(found, "OO!O!O!ii", &made->plan, Reader_type, &made->reader, Reader_type, &made->coder, &PyDict_Type,
+                               &made->places, &made->header_version, &made->refusal) || made->coder->sinks > MOST_CODES) {
         PyMem_Free(made);
         made = NULL;
     } else {
         Py_INCREF(made->plan);
         Py_INCREF(made->reader);
-        Py_INCREF(made->checker);
+        Py_INCREF(made->coder);
         Py_INCREF(made->places);
         layouts[response][key][version] = made;
     }
@@ -87,10 +86,8 @@ static inline const Layout *layout_of(int response, long key, long version) {
 
 /* None if the bytes are not exactly one body. */
 static PyObject *made_of(const Layout *layout, PyObject *frame, Py_ssize_t start) {
-    int16_t codes[MOST_CODES] = {0};
     Cursor cursor = cursor_at(frame, start);
-    cursor.codes = codes;
-    if (!project_struct(layout->checker->root, &cursor) || cursor.at != cursor.end)
+    if (!project_struct(layout->reader->root, &cursor) || cursor.at != cursor.end)
         return python_decides();
     Message *made = (Message *)message_type->tp_alloc(message_type, 0);
     if (!made)
@@ -101,8 +98,6 @@ static PyObject *made_of(const Layout *layout, PyObject *frame, Py_ssize_t start
     made->layout = layout;
     made->body_start = start;
     made->sound = !cursor.unsound;
-    for (Py_ssize_t i = 0; i < layout->checker->sinks && !made->first_code; i++)
-        made->first_code = codes[i];
     return (PyObject *)made;
 }
 
@@ -285,9 +280,18 @@ static PyObject *get_header(PyObject *self, void *closure) {
 static PyObject *get_first_code(PyObject *self, void *closure) {
     (void)closure;
     Message *message = (Message *)self;
-    if (!message->layout)
+    const Layout *layout = message->layout;
+    if (!layout)
         Py_RETURN_NONE;
-    return PyLong_FromLong(message->first_code);
+    int16_t codes[MOST_CODES] = {0};
+    Cursor cursor = cursor_at(message->frame, message->body_start);
+    cursor.codes = codes;
+    if (!project_struct(layout->coder->root, &cursor))
+        return python_decides();
+    Py_ssize_t at = 0;
+    while (at + 1 < layout->coder->sinks && !codes[at])
+        at++;
+    return PyLong_FromLong(codes[at]);
 }
 
 /* message[path]: an outer field that is shown as it is, here; any other path, in Python */

@@ -85,7 +85,7 @@ def compare(path: Path, carried: CarriedEvents | None = None) -> Reading:
     return reading
 
 
-@pytest.fixture(scope="module", params=only((None, 200), None, 200))
+@pytest.fixture(scope="module", params=only((None, 200), None))
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Recordings with requests carried over between segments, broker legs, notes, losses, bytes that are no frames; one is plain."""
     place = tmp_path_factory.mktemp("odd")

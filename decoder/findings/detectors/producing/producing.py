@@ -38,7 +38,8 @@ class _AcksDetector(ProduceDetector):
             return
         finding = self.report(_instances(conn), exchange, acks=sent.acks, topics=[], client_ids=[], closed=0)
         about = finding.about
-        for listed, new in ((about["client_ids"], {conn.client_id}), (about["topics"], {p.topic for p in sent.parts})):
+        topics = dict.fromkeys(part.topic for part in sent.parts)
+        for listed, new in ((about["client_ids"], (conn.client_id,)), (about["topics"], topics)):
             listed.extend(name for name in new if name not in listed and len(listed) < _LISTED)
         others = len(about["client_ids"]) - 1
         finding.seen = (
