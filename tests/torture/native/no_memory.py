@@ -142,7 +142,8 @@ def indexing_records() -> tuple[Step, Callable[[], Any]]:
 
 def produce(number: int, size: int = 10, topic: str = "t") -> bytes:
     data = [{"name": topic, "partition_data": [{"index": 0, "records": encode_batch([Record(0, 1, None, bytes(size))])}]}]
-    frame = decoder.encode_request(PRODUCE, 9, {"acks": -1, "topic_data": data}, correlation_id=number, client_id="c")
+    fields = {"acks": -1, "transactional_id": "payer", "topic_data": data}
+    frame = decoder.encode_request(PRODUCE, 9, fields, correlation_id=number, client_id="c")
     return with_size(frame)
 
 
@@ -183,7 +184,7 @@ def packing_rows() -> tuple[Step, Callable[[], Any]]:
     frames = [produce(number)[4:] for number in range(3)]
     places = b"".join(struct.pack("=qii", sum(map(len, frames[:n])), len(frame), 0) for n, frame in enumerate(frames))
     way = bulk_batches._way(True, PRODUCE, 9, True, True)
-    return lambda: recording.batches(b"".join(frames), places, (way,), {}, {}), nothing
+    return lambda: recording.batches(b"".join(frames), places, (way,), {}, {}, {}), nothing
 
 
 def finding_names() -> tuple[Step, Callable[[], Any]]:
