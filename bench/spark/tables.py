@@ -22,6 +22,7 @@ from pathlib import Path
 
 from barnabas.captures import tables
 from barnabas.captures.spark import pipeline
+from barnabas.captures.tables.output.folder import DEFAULT
 from traffic import mixed, record
 
 HEADERS = ("exchanges", "frames")
@@ -60,7 +61,7 @@ def measured(name: str, size: int, run: Callable[[], int | None]) -> float:
     rows = run()
     used, wall = max(cpu() - before, 1e-6), time.perf_counter() - began
     counted = "" if rows is None else f", {rows:,} rows, {rows / used:,.0f} rows/CPU-s"
-    print(f"{name:<28} {size / 1e6 / used:8.1f} MB/CPU-s   {used:7.2f} CPU-s {wall:7.2f} s wall{counted}", flush=True)
+    print(f"{name:<32} {size / 1e6 / used:8.1f} MB/CPU-s   {used:7.2f} CPU-s {wall:7.2f} s wall{counted}", flush=True)
     return used
 
 
@@ -89,9 +90,10 @@ def main() -> None:
                 measured(name, size, lambda name=name: rows(name))  # type: ignore[misc]
         headers = measured("headers together", size, lambda: rows(*HEADERS))
         for master in (pipeline.NO_SPARK, *(("local[1]", "local[2]") if given.spark else ())):
-            output = Path(place, f"tables-{master}")
-            run = lambda o=output, m=master: pipeline.run(m, source, o, names=HEADERS) and None  # noqa: E731
-            measured(f"pipeline, {master}", size, run)
+            for what, names in (("headers", HEADERS), ("all but findings", tuple(name for name in DEFAULT if name != "findings"))):
+                output = Path(place, f"{what}-{master}")
+                run = lambda o=output, m=master, n=names: pipeline.run(m, source, o, names=n) and None  # noqa: E731
+                measured(f"pipeline {master}, {what}", size, run)
         if given.tshark and shutil.which("tshark"):
             first = segments[0]
             used = measured("tshark -T fields", first.size, lambda: tshark(first.path, FIELDS))

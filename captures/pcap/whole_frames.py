@@ -2,7 +2,7 @@
 
 They are as `recording.segment` writes them: only ends, numbers, sums and frames differ, so that little has to be looked at. With
 these the events of a recording (`reading.events`) take 12 to 16 us of CPU an exchange, and 40 to 46 by its packets alone;
-`barnabas findings` takes 65 to 87, not 109 to 135 (60,000 small exchanges; 40,000 with batches, of `bench/spark/traffic.py`).
+with the detectors of findings it was 65 to 87, not 109 to 135 (60,000 small exchanges; 40,000 with batches, of `bench/spark/traffic.py`).
 tests/captures/reading/test_whole_frames.py compares the two.
 """
 

@@ -66,8 +66,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, PeerInfo):
         return value.software_name, value.software_version, dict(value.offered or {})
     if is_dataclass(value):
-        hidden = ("_sides", "_error") if isinstance(value, Exchange) else ()
-        return type(value).__name__, [plain(getattr(value, each.name)) for each in fields(value) if each.name not in hidden]
+        # what was decoded of an exchange depends on who asked
+        shown = [each.name for each in fields(value) if not (isinstance(value, Exchange) and each.name.startswith("_"))]
+        return type(value).__name__, [plain(getattr(value, name)) for name in shown]
     if isinstance(value, dict):
         return [(plain(key), plain(each)) for key, each in value.items()]
     if isinstance(value, (list, tuple)):
