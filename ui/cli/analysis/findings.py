@@ -21,7 +21,7 @@ from ..common.output import counted, print_json, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
-from .finding_lines import findings_console, indented, one_line, print_finding, severity_counts
+from .finding_lines import findings_console, headline, indented, one_line, print_finding, severity_counts
 
 if TYPE_CHECKING:
     from ....captures.reading.events import EventReader
@@ -129,10 +129,11 @@ def _list(as_json: bool) -> None:
 
 
 class FindingsDocument(TypedDict):
-    """What ``--json`` prints of one capture. `findings`: as `Finding.to_dict`; `counts`: of findings by severity, connections,
+    """What ``--json`` prints of one capture. `summary`: one sentence, "" without findings above info; `findings`: as `Finding.to_dict`; `counts`: of findings by severity, connections,
     exchanges and lost bytes; `notes`: damage and losses."""
 
     capture: str
+    summary: str
     findings: list[dict[str, Any]]
     counts: dict[str, int]
     notes: list[str]
@@ -197,6 +198,7 @@ class _Inspection:
         """For ``--json``."""
         return {
             "capture": str(self.path),
+            "summary": headline(shown),
             "findings": [finding.to_dict() for finding in shown],
             "counts": severity_counts(shown) | self.counts,
             "notes": self.notes(),
@@ -227,15 +229,17 @@ def _inspect(
         found = [finding for finding in every if injected or not finding.injected]
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
-        summary = _summary(inspection, found, shown, len(wanted))
+        counts, sentence = _counts(inspection, found, shown, len(wanted)), headline(shown)
         if html_file is not None:
-            on_page.append(InspectedCapture(str(inspection.path), summary, shown, inspection.notes()))
+            on_page.append(InspectedCapture(str(inspection.path), sentence, counts, shown, inspection.notes()))
         if as_json:
             documents.append(inspection.document(shown))
             continue
         if len(inspections) > 1:
             console.print(f"== {visible(str(inspection.path))}\n")
-        console.print(summary, end="\n\n" if shown else "\n")
+        if sentence:
+            console.print(visible(sentence), end="\n\n")
+        console.print(counts, end="\n\n" if shown else "\n")
         for finding in shown:
             print_finding(console, finding, str(inspection.path))
         if left_out := len(every) - len(found):
@@ -248,7 +252,7 @@ def _inspect(
     return everything
 
 
-def _summary(inspection: _Inspection, found: list[Finding], shown: list[Finding], number: int) -> str:
+def _counts(inspection: _Inspection, found: list[Finding], shown: list[Finding], number: int) -> str:
     seen = f"{counted(inspection.counts['exchanges'], 'exchange')} on {counted(inspection.counts['connections'], 'connection')}"
     hidden = len(found) - len(shown)
     less = f" ({hidden} less severe not shown)" if hidden else ""
@@ -289,5 +293,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
     found = [finding for finding in inspection.inspector.findings() if injected or not finding.injected]
     if not as_json:
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
-        console.print(_summary(inspection, found, shown, len(wanted)))
+        if sentence := headline(shown):
+            console.print(visible(sentence))
+        console.print(_counts(inspection, found, shown, len(wanted)))
     return found
