@@ -118,7 +118,13 @@ class Inspector:
 
     def done(self, exchange: Exchange) -> None:
         """An exchange has finished."""
+        try:
+            flawed = exchange.distrust()
+        except Exception as error:  # a fault of the decoder, as in `_concerned`
+            contained("whether a message is plausible", error, reported=True)
+            flawed = True
         conn = self.traffic.done(exchange)
+        conn.failing = conn.failing or flawed
         self.traffic.mark_injected(conn, exchange)
         for detector in self._concerned(conn, exchange):
             try:

@@ -34,6 +34,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     malformed.MalformedApiVersionsFallback,
     malformed.SurplusBytes,
     malformed.ForbiddenNull,
+    malformed.ImpossibleValue,
     addresses.UnreachableAdvertisedAddress,
     addresses.BrokenBrokerAddress,
     addresses.FlappingBrokerAddress,

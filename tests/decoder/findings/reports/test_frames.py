@@ -1,0 +1,232 @@
+"""Public reports about broken frames, versions and offers: the first finding above info is the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from barnabas import decoder
+from barnabas.decoder.findings import Finding, Severity
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
+from harness.wire import with_size
+from traffic.conversations import Conversations
+
+Offer = Mapping[int, tuple[int, int]]
+KAFKA_4 = releases.release("4.0").offered
+KAFKA_3 = releases.release("3.6").offered
+
+
+def api_keys(offer: Offer) -> list[dict[str, int]]:
+    return [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in offer.items()]
+
+
+def software(name: str, version: str) -> dict[str, str]:
+    return {"client_software_name": name, "client_software_version": version}
+
+
+def negotiate(talk: Conversations, at: decoder.Connection, offer: Offer, version: int = 3, **client: str) -> None:
+    talk.ask(at, "ApiVersions", version, client, {"api_keys": api_keys(offer)})
+
+
+def cause(talk: Conversations) -> Finding:
+    """The first finding above info."""
+    return next(finding for finding in talk.findings() if finding.severity is not Severity.INFO)
+
+
+def troubles(talk: Conversations) -> list[tuple[str, str]]:
+    """What is found above low."""
+    return [(f.id, f.seen) for f in talk.findings() if f.severity.rank > Severity.LOW.rank]
+
+
+# --- broken responses --------------------------------------------------------------------------------------
+
+
+def offered_behind_header_1(wrong: bool) -> Conversations:
+    talk = Conversations()
+    for _ in range(3):
+        at = talk.open()
+        frame = decoder.encode_response(18, 3, {"api_keys": api_keys(KAFKA_3)})
+        talk.ask(at, "ApiVersions", 3, software("librdkafka", "2.3.0"), frame[:4] + b"\0" * wrong + frame[4:])
+        if not wrong:
+            talk.ask(at, "Metadata", 12, {"topics": []}, {"brokers": [{"node_id": 1, "host": "10.0.0.1", "port": 9092}]})
+        talk.wait(0.5)
+        talk.close(at)
+        talk.wait(1)
+    return talk
+
+
+def test_api_versions_behind_response_header_1() -> None:  # kafka-protocol-rs#113
+    found = cause(offered_behind_header_1(wrong=True))
+    assert (found.id, found.severity, found.count) == ("surplus-bytes", Severity.HIGH, 3)
+    assert "ApiVersions v3 response of broker 10.0.0.1:9092" in found.seen
+    assert "decodes exactly behind a response header v1" in found.seen and "the client then closed the connection (3 times)" in found.seen
+    assert "ApiVersions responses have header v0 in every version" in found.why and "broker" in found.remedy
+    assert troubles(offered_behind_header_1(wrong=False)) == []
+
+
+def test_nothing_is_read_from_shifted_bytes() -> None:
+    ids = {finding.id for finding in offered_behind_header_1(wrong=True).findings()}
+    assert ids == {"surplus-bytes"}  # no throttle time of 16777 minutes, no offer
+
+
+def asked_once(api: str, version: int, answer: bytes, then: str = "closed", **fields: Any) -> Finding:
+    """A response as these bytes behind the correlation id, twice; and what the client did `then`."""
+    talk = Conversations()
+    for _ in range(2):
+        at = talk.open()
+        talk.ask(at, api, version, fields, b"\0\0\0\0" + answer)
+        talk.wait(0.1)
+        if then == "went on":
+            talk.ask(at, "Metadata", 4, {"topics": []}, {"brokers": [{"node_id": 1, "host": "10.0.0.1", "port": 9092}]})
+        elif then == "older":
+            talk.ask(at, api, version - 1, fields, HOST)
+        talk.wait(0.1)
+        talk.close(at)
+    return cause(talk)
+
+
+def body(api: str, version: int, fields: dict[str, Any]) -> bytes:
+    return decoder.encode_body("response", facts.api_key(api), version, fields)
+
+
+HOST = {"node_id": 1, "host": "broker-1.example.com", "port": 9092}
+METADATA = {"brokers": [HOST, HOST | {"node_id": 2}], "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "answer", "ids", "says"),
+    [
+        ("Metadata", 8, b"\0" + body("Metadata", 8, METADATA), None, "behind a response header v1"),
+        ("Metadata", 9, body("Metadata", 9, METADATA), None, "behind a response header v0"),
+        ("FindCoordinator", 3, b"\0" + body("FindCoordinator", 3, HOST)[:-1], "undecodable-frame", "with one more byte 00 at its end"),
+        ("FindCoordinator", 2, body("FindCoordinator", 3, HOST)[:-1], None, "with compact lengths"),
+        ("FindCoordinator", 2, body("FindCoordinator", 2, HOST) + b"\0", "surplus-bytes", "with a tag buffer at its end"),
+        ("Metadata", 7, body("Metadata", 6, METADATA), None, "as Metadata v6"),
+        ("Metadata", 1, body("Metadata", 5, METADATA), None, "as Metadata v"),
+        (
+            "InitProducerId",
+            1,
+            body("InitProducerId", 1, {"producer_id": 4711})[:-2] + b"\0\0\0\7",
+            "surplus-bytes",
+            "if producer_epoch is int32 instead of int16",
+        ),
+    ],
+)
+def test_the_layout_that_fits_is_named(api: str, version: int, answer: bytes, ids: str | None, says: str) -> None:
+    found = asked_once(api, version, answer)
+    assert ids in (None, found.id)
+    assert found.severity is Severity.HIGH and f"decodes exactly {says}" in found.seen, found.seen
+
+
+@pytest.mark.parametrize(
+    ("then", "severity"), [("closed", Severity.HIGH), ("older", Severity.MEDIUM), ("went on", Severity.LOW)]
+)
+def test_how_bad_it_is_depends_on_what_came_next(then: str, severity: Severity) -> None:
+    found = asked_once("FindCoordinator", 3, b"\0" + body("FindCoordinator", 3, HOST) + b"\1", then, key="g")
+    assert (found.id, found.severity) == ("surplus-bytes", severity)
+
+
+def test_a_null_instead_of_an_empty_array() -> None:
+    found = asked_once("Metadata", 1, b"\xff\xff\xff\xff" + b"\0\0\0\1" + bytes(4))
+    assert (found.id, found.severity) == ("forbidden-null", Severity.HIGH) and "has a null in brokers" in found.seen
+
+
+@pytest.mark.parametrize(("throttle", "says"), [(1006632960, "1006632960 in throttle_time_ms"), (-5, "-5 in throttle_time_ms")])
+def test_a_throttle_time_that_cannot_be(throttle: int, says: str) -> None:
+    found = asked_once("ListGroups", 1, body("ListGroups", 1, {"throttle_time_ms": throttle}))
+    assert found.id == "impossible-value" and says in found.seen
+
+
+def test_a_port_that_cannot_be() -> None:
+    found = asked_once("Metadata", 4, body("Metadata", 4, {"brokers": [HOST | {"port": 70000}]}))
+    assert found.id == "impossible-value" and "70000 in brokers[0].port" in found.seen
+
+
+def test_a_long_throttle_time_that_can_be_is_a_quota() -> None:
+    found = asked_once("ListGroups", 1, body("ListGroups", 1, {"throttle_time_ms": 60_000}))
+    assert found.id == "throttled-by-quota"
+
+
+def test_a_refused_login_with_null_bytes_is_still_a_refused_login() -> None:
+    talk = Conversations()
+    for _ in range(2):
+        at = talk.open()
+        talk.ask(at, "SaslHandshake", 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+        refusal = b"\0\0\0\0" + b"\0\x3a" + b"\0\3bad" + b"\xff\xff\xff\xff"
+        talk.ask(at, "SaslAuthenticate", 0, {"auth_bytes": b"\0user\0secret"}, refusal)
+        talk.close(at, by="broker")
+    assert cause(talk).id == "sasl-authentication-failed"
+
+
+# --- broken requests ---------------------------------------------------------------------------------------
+
+
+def cut_request(whole: bool) -> Conversations:
+    """SyncGroup v3 whose assignment claims 80 bytes."""
+    talk = Conversations()
+    for _ in range(4):
+        at = talk.open()
+        request = decoder.encode_request(
+            14,
+            3,
+            {"group_id": "g", "generation_id": 1, "member_id": "m", "assignments": [{"member_id": "m", "assignment": bytes(80)}]},
+            correlation_id=5,
+            client_id="workflow-kafka",
+        )
+        talk.sent(at, with_size(request if whole else request[:-80]))
+        talk.wait(0.1)
+        if whole:
+            talk.received(at, with_size(decoder.encode_response(14, 3, {"assignment": bytes(80)}, correlation_id=5)))
+        talk.close(at, by="client" if whole else "broker")
+        talk.wait(1)
+    return talk
+
+
+def test_a_request_that_is_cut() -> None:  # sogou/workflow#1229
+    found = cause(cut_request(whole=False))
+    assert (found.id, found.severity) == ("undecodable-frame", Severity.HIGH)
+    assert "SyncGroup v3 request of client 'workflow-kafka'" in found.seen
+    assert "expected 80 bytes, only 0 left at assignments[0].assignment" in found.seen and "broker closed the connection" in found.seen
+    assert "client library" in found.remedy and "closed-on-first-request" in found.effects
+    assert troubles(cut_request(whole=True)) == []
+
+
+def test_a_request_of_another_version_than_its_header_names() -> None:
+    talk = Conversations()
+    for number in range(3):
+        at = talk.open()
+        frame = decoder.encode_request(3, 4, {"topics": [{"name": "orders"}], "allow_auto_topic_creation": True}, correlation_id=number)
+        talk.sent(at, with_size(frame[:3] + b"\x08" + frame[4:]))
+        talk.close(at, by="broker")
+    found = cause(talk)
+    assert found.id == "undecodable-frame" and "decodes exactly as Metadata v" in found.seen
+
+
+def test_surplus_of_a_request_that_does_no_harm() -> None:  # as librdkafka 2.16 sends Metadata v13
+    talk = Conversations()
+    at = talk.open()
+    negotiate(talk, at, KAFKA_4)
+    for number in range(10, 20):
+        request = decoder.encode_request(3, 12, {"topics": []}, correlation_id=number)
+        talk.sent(at, with_size(request + b"\0"))
+        answer = {"throttle_time_ms": 2000, "brokers": [HOST]}
+        talk.received(at, with_size(decoder.encode_response(3, 12, answer, correlation_id=number)))
+        talk.wait(3)
+    found = {finding.id: finding for finding in talk.findings()}
+    assert found["surplus-bytes"].severity is Severity.INFO
+    assert "throttled-by-quota" in found  # what the responses say still counts
+
+
+def test_a_healthy_frame_with_header_2() -> None:  # kafka-protocol-rs#4: the bytes of the report
+    talk = Conversations()
+    for _ in range(3):
+        at = talk.open()
+        frame = "0012000300000065000d61646d696e636c69656e742d3100126170616368652d6b61666b612d6a61766106322e382e3000"
+        talk.sent(at, with_size(bytes.fromhex(frame)))
+        answer = decoder.encode_response(18, 3, {"api_keys": api_keys(KAFKA_3)}, correlation_id=0x65)
+        talk.received(at, with_size(answer))
+        talk.ask(at, "Metadata", 9, {"topics": []}, {"brokers": [HOST]}, client_id="adminclient-1")
+        talk.close(at)
+    assert [f for f in talk.findings() if f.severity is not Severity.INFO] == []
