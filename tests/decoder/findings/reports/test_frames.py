@@ -230,3 +230,89 @@ def test_a_healthy_frame_with_header_2() -> None:  # kafka-protocol-rs#4: the by
         talk.ask(at, "Metadata", 9, {"topics": []}, {"brokers": [HOST]}, client_id="adminclient-1")
         talk.close(at)
     assert [f for f in talk.findings() if f.severity is not Severity.INFO] == []
+
+
+# --- ApiVersions without an answer -------------------------------------------------------------------------
+
+
+def closed_on(talk: Conversations, version: int, count: int = 4, client_id: str = "producer-1", **client: str) -> None:
+    for _ in range(count):
+        at = talk.open()
+        talk.ask(at, "ApiVersions", version, client, None, client_id=client_id)
+        talk.wait(0.01)
+        talk.close(at, by="broker")
+        talk.wait(1)
+
+
+JAVA = software("apache-kafka-java", "3.9.0")
+
+
+def test_api_versions_4_at_something_that_knows_it_to_3() -> None:  # kroxylicious#1611
+    talk = Conversations()
+    closed_on(talk, 4, 8, **JAVA)
+    found = cause(talk)
+    assert (found.id, found.severity, found.count) == ("closed-on-first-request", Severity.HIGH, 8)
+    assert "ApiVersions v4 of apache-kafka-java 3.9.0" in found.seen
+    first = found.why.partition("Likeliest first: ")[2]
+    assert first.startswith("a proxy or a Kafka-compatible product that knows ApiVersions only to v3") and "KIP-511" in found.why
+    assert "a client older than 3.9" in found.remedy and "MaxVersions" in found.remedy
+
+
+def test_it_is_certain_once_a_lower_version_is_answered() -> None:
+    talk = Conversations(client="10.0.0.7")
+    at = talk.open()
+    negotiate(talk, at, KAFKA_3, 3, **software("apache-kafka-java", "3.8.0"))
+    talk.client = "10.0.0.5"
+    closed_on(talk, 4, **JAVA)
+    found = cause(talk)
+    assert found.id == "closed-on-first-request" and "Likeliest" not in found.why
+    assert "answers ApiVersions v3 and closes the connection on v4" in found.why and "knows ApiVersions only to v3" in found.why
+
+
+def test_a_client_that_falls_back_only_loses_time() -> None:
+    talk = Conversations()
+    for _ in range(4):
+        closed_on(talk, 3, 1, **JAVA)
+        at = talk.open()
+        talk.ask(at, "ApiVersions", 0, {}, {"api_keys": api_keys({3: (0, 5), 18: (0, 2), 0: (0, 7), 1: (0, 10)})})
+        talk.ask(at, "Metadata", 5, {"topics": []}, {"brokers": [HOST]})
+        talk.close(at)
+    found = next(f for f in talk.findings() if f.id == "closed-on-first-request")
+    assert found.severity is Severity.LOW and "falls back to ApiVersions v0" in found.seen
+    assert troubles(talk) == []
+
+
+def test_the_version_is_not_the_reason_where_others_get_an_answer() -> None:
+    talk = Conversations(client="10.0.0.7")
+    negotiate(talk, talk.open(), KAFKA_4, 4, **JAVA)
+    talk.client = "10.0.0.5"
+    closed_on(talk, 4, **JAVA)
+    found = cause(talk)
+    assert found.id == "closed-on-first-request" and "max.connections" in found.why
+    assert "older than 0.10" not in found.why and "product" not in found.why
+
+
+def test_a_broker_that_answers_metadata_but_not_api_versions_is_old() -> None:
+    talk = Conversations(client="10.0.0.7")
+    talk.ask(talk.open(), "Metadata", 0, {"topics": []}, {"brokers": [HOST]})
+    talk.client = "10.0.0.5"
+    closed_on(talk, 4, **JAVA)
+    found = cause(talk)
+    assert "answers Metadata v0 but closes the connection on ApiVersions, as brokers older than 0.10.0 do" in found.why
+
+
+def test_where_version_0_gets_no_answer_either_the_version_is_not_the_reason() -> None:
+    talk = Conversations()
+    closed_on(talk, 3, 2, **JAVA)
+    closed_on(talk, 0, 2)
+    assert cause(talk).why.startswith("Likeliest first: a broker older than 0.10.0")
+
+
+def test_a_restarting_broker_is_not_blamed() -> None:
+    talk = Conversations()
+    at = talk.open()
+    negotiate(talk, at, KAFKA_4, 4, **JAVA)
+    talk.ask(at, "Metadata", 12, {"topics": []}, {"brokers": [HOST]})
+    talk.close(at, by="broker")
+    closed_on(talk, 4, **JAVA)
+    assert "closed-on-first-request" not in {f.id for f in talk.findings()}
