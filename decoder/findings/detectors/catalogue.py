@@ -11,7 +11,7 @@ from .network import addresses, churn, coverage, latency, malformed, protocols, 
 from .network import refusals as network_refusals
 from .producing import batches, corrupt, fenced, idempotence, producing, resent, retries, transactions
 from .security import authentication, authorization
-from .versions import features, first_requests, mixed, odd_connections, outdated, versions
+from .versions import features, first_requests, missing_apis, mixed, odd_connections, outdated, versions
 
 _DETECTORS: tuple[type[Detector], ...] = (
     versions.UnsupportedVersion,
@@ -26,6 +26,8 @@ _DETECTORS: tuple[type[Detector], ...] = (
     mixed.MixedVersions,
     first_requests.ClosedOnFirstRequest,
     first_requests.ClientTooNew,
+    missing_apis.ControllerListener,
+    missing_apis.ClientGivesUp,
     features.IdempotenceUnused,
     features.StaticMembershipUnused,
     features.ClassicGroupProtocol,

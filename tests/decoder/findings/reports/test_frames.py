@@ -92,7 +92,10 @@ def body(api: str, version: int, fields: dict[str, Any]) -> bytes:
 
 
 HOST = {"node_id": 1, "host": "broker-1.example.com", "port": 9092}
-METADATA = {"brokers": [HOST, HOST | {"node_id": 2}], "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}
+METADATA = {
+    "brokers": [HOST, HOST | {"node_id": 2, "port": 9093}],
+    "topics": [{"name": "orders", "partitions": [{"leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}]}],
+}
 
 
 @pytest.mark.parametrize(
@@ -230,6 +233,126 @@ def test_a_healthy_frame_with_header_2() -> None:  # kafka-protocol-rs#4: the by
         talk.ask(at, "Metadata", 9, {"topics": []}, {"brokers": [HOST]}, client_id="adminclient-1")
         talk.close(at)
     assert [f for f in talk.findings() if f.severity is not Severity.INFO] == []
+
+
+# --- clients that end after ApiVersions --------------------------------------------------------------------
+
+CONTROLLER = releases.release("4.0-controller").offered
+
+
+def only_asks(talk: Conversations, offer: Offer, version: int = 3, count: int = 1, client_id: str = "shop", **client: str) -> None:
+    """Connections on which the client asks for the versions alone."""
+    for _ in range(count):
+        at = talk.open()
+        talk.ask(at, "ApiVersions", version, client, {"api_keys": api_keys(offer)}, client_id=client_id)
+        talk.wait(0.05)
+        talk.close(at)
+        talk.wait(1)
+
+
+def seeks(talk: Conversations, offer: Offer, version: int = 4, asked: int = 3, kind: int = 0, **client: str) -> None:
+    """A connection on which the client finds its coordinator."""
+    at = talk.open()
+    negotiate(talk, at, offer, asked, **client)
+    names = {"key_type": kind, "coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+    answer = {"coordinators": [HOST | {"key": "g"}]} if version >= 4 else HOST
+    talk.ask(at, "FindCoordinator", version, names, answer)
+    talk.close(at)
+
+
+def test_a_controller_s_listener() -> None:
+    talk = Conversations()
+    only_asks(talk, CONTROLLER, count=4, **software("librdkafka", "2.16.0"))
+    found = cause(talk)
+    assert (found.id, found.severity, found.count) == ("controller-listener", Severity.HIGH, 4)
+    assert "BrokerRegistration" in found.seen and "neither Metadata nor Produce" in found.seen and "a broker's address" in found.remedy
+
+
+def test_a_client_that_waits_at_a_controller_s_listener() -> None:
+    talk = Conversations()
+    negotiate(talk, talk.open(), CONTROLLER, 3, **JAVA)
+    talk.wait(60)
+    negotiate(talk, talk.open("10.0.0.2:9092"), KAFKA_4, 3)
+    assert cause(talk).id == "controller-listener"
+
+
+def test_a_broker_and_an_admin_tool_at_a_controller_s_listener_are_healthy() -> None:
+    talk = Conversations()
+    for api, version in (("BrokerHeartbeat", 1), ("DescribeCluster", 1)):
+        at = talk.open()
+        talk.ask(at, "ApiVersions", 3, {}, {"api_keys": api_keys(CONTROLLER)}, client_id=api)
+        talk.ask(at, api, version, {}, {}, client_id=api)
+        talk.close(at)
+        only_asks(talk, CONTROLLER, count=3, client_id=api)
+    assert troubles(talk) == []
+
+
+def test_a_client_too_old_for_the_offered_join_group() -> None:  # brod at a broker with JoinGroup v2 to v9
+    talk = Conversations()
+    offer = {**KAFKA_4, 11: (2, 9)}
+    for _ in range(6):
+        seeks(talk, offer, version=0, asked=0)
+        only_asks(talk, offer, version=0)
+    found = cause(talk)
+    assert (found.id, found.severity, found.count) == ("client-gives-up", Severity.HIGH, 6)
+    assert "offers JoinGroup v2 to v9, and the client probably has v0 to v1" in found.seen and "upgrade the client" in found.remedy
+
+
+@pytest.mark.parametrize("hidden", ["JoinGroup", "SyncGroup"])
+def test_a_group_api_that_is_not_offered(hidden: str) -> None:
+    talk = Conversations()
+    offer = {key: ends for key, ends in KAFKA_4.items() if key != facts.api_key(hidden)}
+    seeks(talk, offer)
+    only_asks(talk, offer)
+    found = cause(talk)
+    assert (found.id, found.severity) == ("client-gives-up", Severity.HIGH) and f"it does not offer {hidden}" in found.seen
+
+
+def test_transactions_that_are_not_offered() -> None:
+    talk = Conversations()
+    offer = {key: ends for key, ends in KAFKA_4.items() if key not in facts.api_key_set("InitProducerId", "EndTxn")}
+    seeks(talk, offer, kind=1)
+    only_asks(talk, offer)
+    assert "transactional id 'g'" in cause(talk).seen and "does not offer InitProducerId, EndTxn" in cause(talk).seen
+
+
+def test_a_producer_with_idempotence_where_it_is_not_offered() -> None:
+    talk = Conversations()
+    offer = {key: ends for key, ends in KAFKA_4.items() if key != facts.api_key("InitProducerId")}
+    at = talk.open()
+    negotiate(talk, at, offer)
+    talk.ask(at, "Metadata", 9, {"topics": [{"name": "orders"}]}, METADATA)
+    only_asks(talk, offer, count=3)
+    found = cause(talk)
+    assert found.id == "client-gives-up" and "does not offer InitProducerId" in found.seen and "enable.idempotence=false" in found.remedy
+
+
+def test_the_new_group_protocol_is_not_offered() -> None:
+    talk = Conversations()
+    seeks(talk, KAFKA_3, **software("apache-kafka-java", "4.1.0"))
+    only_asks(talk, KAFKA_3, **software("apache-kafka-java", "4.1.0"))
+    found = cause(talk)
+    assert found.id == "client-gives-up" and "does not offer ConsumerGroupHeartbeat" in found.seen
+    assert "group.protocol=classic" in found.remedy
+
+
+def test_clients_that_end_after_api_versions_without_a_reason_are_healthy() -> None:
+    for offer, version in ((KAFKA_4, "4.1.0"), (KAFKA_3, "3.6.0")):  # everything is offered; a client without the new protocol
+        talk = Conversations()
+        seeks(talk, offer, **software("apache-kafka-java", version))
+        only_asks(talk, offer, count=5, **software("apache-kafka-java", version))
+        assert troubles(talk) == []
+
+
+def test_a_client_that_joins_later_is_healthy() -> None:
+    talk = Conversations()
+    java = software("apache-kafka-java", "4.1.0")
+    seeks(talk, KAFKA_3, **java)
+    only_asks(talk, KAFKA_3, count=4, **java)
+    at = talk.open()
+    negotiate(talk, at, KAFKA_3, 3, **java)
+    talk.ask(at, "JoinGroup", 9, {"group_id": "g"}, {"generation_id": 1, "member_id": "m", "leader": "m"})
+    assert "client-gives-up" not in {f.id for f in talk.findings()}
 
 
 # --- ApiVersions without an answer -------------------------------------------------------------------------
