@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
+from barnabas.decoder.compat.matrix import broker
 from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
@@ -439,3 +440,22 @@ def test_a_restarting_broker_is_not_blamed() -> None:
     talk.close(at, by="broker")
     closed_on(talk, 4, **JAVA)
     assert "closed-on-first-request" not in {f.id for f in talk.findings()}
+
+
+# --- which release an offer is of --------------------------------------------------------------------------
+
+PARTIAL = {
+    0: (0, 9), 1: (4, 12), 2: (0, 3), 3: (0, 9), 8: (0, 7), 9: (0, 6), 10: (0, 2), 11: (0, 6), 12: (0, 3), 13: (0, 4), 14: (0, 4), 15: (0, 4),
+    16: (0, 3), 17: (0, 1), 18: (0, 3), 19: (0, 5), 20: (0, 4), 22: (0, 2), 32: (0, 2), 36: (0, 1), 37: (0, 1), 42: (0, 2),
+}  # fmt: skip
+"""Of a product: APIs of 2.0 to 2.8, and many that Kafka has are not offered."""
+
+
+def test_what_is_not_offered_says_nothing_of_the_age() -> None:
+    guess = broker("a:9092", PARTIAL).guess
+    assert guess == "closest to 2.4 (7 APIs differ, 26 are not offered; probably not Apache Kafka, or a proxy hides them)"
+
+
+def test_a_broker_without_a_few_apis_is_still_of_its_release() -> None:
+    hidden = {key: ends for key, ends in KAFKA_3.items() if key not in (24, 25)}
+    assert broker("a:9092", hidden).guess == "closest to 3.6 (2 are not offered)"
