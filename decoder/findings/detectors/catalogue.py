@@ -37,6 +37,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     malformed.SurplusBytes,
     malformed.ForbiddenNull,
     malformed.ImpossibleValue,
+    malformed.WrongFrameSize,
     addresses.UnreachableAdvertisedAddress,
     addresses.BrokenBrokerAddress,
     addresses.FlappingBrokerAddress,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ....codec.codec import UNSUPPORTED_VERSION
+from ....codec.codec import UNSUPPORTED_VERSION, is_request, is_response
 from ....codec.plan import API_VERSIONS
-from ....connection.connection import expects_no_response
+from ....connection.connection import Opaque, expects_no_response
 from ....connection.exchange import Exchange, State
 from ....connection.plausible import LONGEST_THROTTLE_MS, Flaw, FlawKind
 from ....schema import facts
@@ -22,7 +22,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, several, times
 from ...engine.traffic import ClientConnection
-from .other_layouts import OtherLayout, other_layout
+from .other_layouts import LARGEST, OtherLayout, other_layout
 
 
 class MalformedApiVersionsFallback(Detector):
@@ -348,3 +348,54 @@ class Undecodable(_BrokenMessage):
             reason=exchange.undecoded,
         )
         finding.explains = ()
+
+
+class WrongFrameSize(Detector):
+    id = "wrong-frame-size"
+    severity = Severity.HIGH
+    title = "the size in front of a message is larger than the message, so that its receiver waits for the rest"
+    wanted = Wanted.FAILED
+    explains = ("unanswered-request", "closed-without-answer", "closed-on-first-request", "connection-churn")
+
+    def setup(self) -> None:
+        # By connection: the request that was waiting when it ended.
+        self._waiting: BoundedDict[int, Exchange] = BoundedDict(1024)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is State.NO_RESPONSE:
+            self._waiting.setdefault(conn.number, exchange)
+        else:
+            self._waiting.pop(conn.number, None)
+
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
+        waiting = self._waiting.get(conn.number)
+        if "ended inside" not in opaque.reason or conn.lost or len(opaque.data) > LARGEST:
+            return
+        size, frame = int.from_bytes(opaque.data[:4], "big"), opaque.data[4:]
+        if opaque.direction is Direction.REQUEST:
+            if not is_request(frame):
+                return
+            name, sender = f"{facts.api_name(int.from_bytes(frame[:2], 'big'))} v{int.from_bytes(frame[2:4], 'big')} request", conn.who
+        elif waiting is not None and frame[:4] == waiting.correlation_id.to_bytes(4, "big", signed=True):
+            if not is_response(frame, waiting.api_key, waiting.api_version):
+                return
+            name, sender = f"{waiting.api} v{waiting.api_version} response", conn.where
+        else:
+            return
+        who = "the client library" if opaque.direction is Direction.REQUEST else "the broker (or the product or proxy in its place)"
+        finding = self.report(
+            (opaque.direction, name, conn.client_host, conn.broker),
+            waiting,
+            "the size counts what follows it, and not its own 4 bytes. The receiver waits for bytes that never come, until a timeout.",
+            f"report it to the developers of {who}: the size must be {len(frame)}",
+            time_ns=opaque.time_ns,
+            size=size,
+            facts=conn.facts,
+        )
+        finding.seen = (
+            f"{name} of {sender} announces {size} bytes, and the {len(frame)} that came are all of it"
+            f"{': the size counts itself' if size == len(frame) + 4 else ''} ({times(finding.count)})"
+        )
+
+    def closed(self, conn: ClientConnection) -> None:
+        self._waiting.pop(conn.number, None)

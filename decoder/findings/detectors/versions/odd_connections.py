@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ....codec.plan import API_VERSIONS
 from ....connection.connection import PRODUCE, expects_no_response
 from ....connection.exchange import Exchange, State
 from ...engine.detector import Detector, Wanted
@@ -61,8 +62,12 @@ class OddCorrelationIds(Detector):
         if exchange.state is State.NO_RESPONSE:
             if exchange.api_key != PRODUCE or not expects_no_response(exchange):
                 known.ids.append(exchange.correlation_id)
-        elif exchange.state is State.ORPHAN and known.answered:
+        elif exchange.state is State.ORPHAN and not known.answered:
             # Answers before the first complete exchange may be to requests from before the capture.
+            first = next(iter(conn.waiting.values()), None)
+            if first is not None and conn.requests == len(conn.waiting) and first.api_key == API_VERSIONS:
+                self._wrong(conn, exchange, first)
+        elif exchange.state is State.ORPHAN:
             if exchange.correlation_id in known.ids:
                 known.ids.remove(exchange.correlation_id)
                 self._swapped(conn, exchange)
@@ -85,6 +90,24 @@ class OddCorrelationIds(Detector):
             facts=conn.facts,
         )
         finding.seen = f"{conn.where} answered {several(finding.count, 'request')} of {conn.who} after later ones"
+
+    def _wrong(self, conn: ClientConnection, exchange: Exchange, first: Exchange) -> None:
+        """The answer to the first request of a connection, as clients send nothing before ApiVersions."""
+        finding = self.report(
+            ("first", conn.identity, conn.broker),
+            exchange,
+            "each answer carries the correlation id of its request: bytes 4 to 7 of the request's header, bytes 0 to 3 of the response's. "
+            "Clients drop a connection on any other one.",
+            "report it to the developers of the broker, or of the product or proxy that answers in its place: it must return the id",
+            kind="wrong id",
+            correlation_id=exchange.correlation_id,
+            facts=conn.facts,
+        )
+        finding.explains = ("unanswered-request", "connection-churn", "closed-without-answer", "slow-answers")
+        finding.seen = (
+            f"{conn.where} answered {several(finding.count, 'first request')} of {conn.who} with a wrong correlation id: the last was "
+            f"{exchange.correlation_id} to {first.api} v{first.api_version} with {first.correlation_id}"
+        )
 
     def _orphan(self, conn: ClientConnection, exchange: Exchange) -> None:
         finding = self.report(
