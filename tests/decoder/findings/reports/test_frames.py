@@ -459,3 +459,143 @@ def test_what_is_not_offered_says_nothing_of_the_age() -> None:
 def test_a_broker_without_a_few_apis_is_still_of_its_release() -> None:
     hidden = {key: ends for key, ends in KAFKA_3.items() if key not in (24, 25)}
     assert broker("a:9092", hidden).guess == "closest to 3.6 (2 are not offered)"
+
+
+# --- causes that the capture can tell apart ----------------------------------------------------------------
+
+
+def switched_off(features: dict[str, int] | None) -> Finding:
+    """ConsumerGroupHeartbeat is offered and refused, by a broker with these finalized features."""
+    talk = Conversations()
+    at = talk.open()
+    levels = [{"name": name, "max_version_level": level, "min_version_level": level} for name, level in (features or {}).items()]
+    epoch = -1 if features is None else 7
+    answer = {"api_keys": api_keys(KAFKA_4), "finalized_features_epoch": epoch, "finalized_features": levels}
+    talk.ask(at, "ApiVersions", 3, JAVA, answer)
+    for _ in range(3):
+        talk.ask(at, "ConsumerGroupHeartbeat", 1, {"group_id": "g"}, {"error_code": 35})
+        talk.wait(1)
+    return cause(talk)
+
+
+def test_a_group_protocol_that_is_switched_off() -> None:
+    missing, listed, unknown = (switched_off(each) for each in ({"metadata.version": 20}, {"group.version": 1}, None))
+    assert {found.id for found in (missing, listed, unknown)} == {"unsupported-version"}
+    assert "group.version is not finalized, as its ApiVersions response says" in missing.why and "rebalance.protocols" not in missing.remedy
+    assert "does not include 'consumer'" in listed.why and "kafka-features.sh" not in listed.remedy
+    assert "is not finalized, or group.coordinator" in unknown.why
+
+
+def answered_although_acks_0(acks: int) -> Conversations:
+    talk = Conversations()
+    at = talk.open()
+    negotiate(talk, at, KAFKA_4)
+    talk.ask(at, "Metadata", 9, {"topics": [{"name": "orders"}]}, METADATA)
+    for number in range(5):
+        request = decoder.encode_request(0, 9, {"acks": acks, "topic_data": []}, correlation_id=100 + number, client_id="shop")
+        talk.sent(at, with_size(request))
+        talk.received(at, with_size(decoder.encode_response(0, 9, {}, correlation_id=100 + number)))
+        talk.wait(1)
+    return talk
+
+
+def test_an_answer_to_produce_with_acks_0() -> None:
+    found = next(f for f in answered_although_acks_0(0).findings() if f.id == "odd-correlation-ids")
+    assert "5 answers" in found.seen and "Produce requests with acks=0" in found.seen and "broker" in found.remedy
+    assert troubles(answered_although_acks_0(1)) == []
+
+
+def first_answers(offset: int, count: int = 4) -> Conversations:
+    """The first response of each connection has the id of its request plus an offset."""
+    talk = Conversations()
+    for number in range(1, count + 1):
+        at = talk.open()
+        talk.sent(at, with_size(decoder.encode_request(18, 3, JAVA, correlation_id=number, client_id="shop")))
+        answer = decoder.encode_response(18, 3, {"api_keys": api_keys(KAFKA_4)}, correlation_id=number + offset)
+        talk.received(at, with_size(answer))
+        if not offset:
+            talk.ask(at, "Metadata", 9, {"topics": []}, METADATA)
+        talk.wait(0.1)
+        talk.close(at)
+        talk.wait(1)
+    return talk
+
+
+def test_a_first_answer_with_a_wrong_correlation_id() -> None:
+    found = cause(first_answers(70))
+    assert (found.id, found.severity, found.count) == ("odd-correlation-ids", Severity.HIGH, 4)
+    assert "the last was 74 to ApiVersions v3 with 4" in found.seen
+    assert troubles(first_answers(0)) == []
+
+
+def sized(extra: int) -> Conversations:
+    """ApiVersions responses whose size is larger than they are."""
+    talk = Conversations()
+    for number in range(1, 4):
+        at = talk.open()
+        talk.sent(at, with_size(decoder.encode_request(18, 3, JAVA, correlation_id=number, client_id="shop")))
+        answer = decoder.encode_response(18, 3, {"api_keys": api_keys(KAFKA_4)}, correlation_id=number)
+        talk.received(at, (len(answer) + extra).to_bytes(4, "big") + answer)
+        if not extra:
+            talk.ask(at, "Metadata", 9, {"topics": []}, METADATA)
+        talk.wait(30)
+        talk.close(at)
+    return talk
+
+
+def test_a_size_that_counts_itself() -> None:
+    found = cause(sized(4))
+    assert (found.id, found.severity, found.count) == ("wrong-frame-size", Severity.HIGH, 3)
+    assert "the size counts itself" in found.seen and "broker" in found.remedy and "unanswered-request" in found.effects
+    assert troubles(sized(0)) == []
+
+
+# --- reports that were named before ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api", "offer", "version", "client"),
+    [
+        ("Metadata", {3: (0, 11), 18: (0, 3), 0: (0, 9), 1: (0, 12)}, 12, software("apache-kafka-java", "3.4.0")),  # kroxylicious#441
+        ("Fetch", {3: (0, 9), 18: (0, 3), 0: (0, 8), 1: (0, 11)}, 12, software("librdkafka", "2.6.0")),  # librdkafka#4870
+    ],
+)
+def test_a_version_above_the_offer(api: str, offer: Offer, version: int, client: dict[str, str]) -> None:
+    talk = Conversations()
+    for _ in range(5):
+        at = talk.open()
+        negotiate(talk, at, offer, 3, **client)
+        talk.ask(at, api, version, {}, None)
+        talk.wait(0.01)
+        talk.close(at, by="broker")
+        talk.wait(1)
+    found = cause(talk)
+    assert found.id == "api-versions-ignored"
+    assert f"{api} v{version}" in found.seen and "v0 to v11" in found.seen and "the broker closed the connection" in found.seen
+
+
+def test_an_http_server_instead_of_a_broker() -> None:  # sarama#1147
+    talk = Conversations()
+    for number in range(3):
+        at = talk.open()
+        talk.sent(at, with_size(decoder.encode_request(3, 1, {"topics": []}, correlation_id=number, client_id="sarama")))
+        talk.received(at, b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        talk.close(at, by="broker")
+    assert cause(talk).id == "foreign-protocol" and "HTTP" in cause(talk).seen
+
+
+def test_tls_at_a_plaintext_listener() -> None:  # terraform-provider-kafka#659
+    talk = Conversations()
+    for _ in range(3):
+        at = talk.open()
+        talk.sent(at, bytes.fromhex("160301020001 0001fc0303".replace(" ", "")) + bytes(508))
+        talk.close(at, by="broker")
+    assert cause(talk).id == "tls-on-plaintext-port"
+
+
+def test_a_browser_at_a_broker() -> None:  # quarkus-quickstarts#1088
+    talk = Conversations()
+    at = talk.open()
+    talk.sent(at, b"GET /topics HTTP/1.1\r\nHost: kafka:9092\r\n\r\n")
+    talk.close(at, by="broker")
+    assert cause(talk).id == "foreign-protocol" and "HTTP" in cause(talk).seen
