@@ -92,11 +92,15 @@ class _Aftermath:
     tried: bool = False
     layout: OtherLayout | None = None
 
-    def severity(self, direction: Direction, least: Severity) -> Severity:
-        """How bad it is."""
+    def severity(self, direction: Direction, least: Severity, enough: int) -> Severity:
+        """How bad it is. `enough`: how many requests that failed show that this is why."""
         harm = self.again + self.older + self.refused + self.closed + self.unanswered
+        if direction is Direction.REQUEST:
+            if self.fine or self.lossy or harm < enough:
+                return Severity.INFO if self.fine else least
+            return Severity.HIGH if self.closed else Severity.MEDIUM
         if self.lossy or not harm:
-            return Severity.INFO if self.fine and direction is Direction.REQUEST else least
+            return least
         return Severity.HIGH if (self.again or self.closed) and not self.fine else Severity.MEDIUM
 
     def text(self, direction: Direction) -> str:
@@ -138,11 +142,15 @@ class _BrokenMessage(Detector):
         "request-before-authentication",
     )
     consequence: ClassVar[str]
+    ENOUGH: ClassVar[int] = 2
+    """Requests that failed; a single one may have met the end of its connection by chance."""
 
     def setup(self) -> None:
         self._after: BoundedDict[_Message, _Aftermath] = BoundedDict(MOST_BROKEN)
         # By connection: the last broken message whose aftermath is not known yet, and its exchange.
         self._open: BoundedDict[int, tuple[_Message, Exchange]] = BoundedDict(MOST_BROKEN)
+        # API and version of broken requests that a broker accepted.
+        self._accepted: BoundedDict[tuple[int, int], None] = BoundedDict(MOST_BROKEN)
 
     def broken(self, exchange: Exchange) -> list[_Broken]:
         """What is broken in an exchange."""
@@ -174,7 +182,8 @@ class _BrokenMessage(Detector):
             conn.failing = True  # to get the next exchange of the connection too, if it succeeds
         elif exchange.state is State.PAIRED:
             error = exchange.error
-            after.fine += not error
+            if not error:
+                self._accepted[key.api_key, key.api_version] = None
             after.refused += error in _BAD_REQUEST
         elif exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
             self._open[conn.number] = key, exchange
@@ -206,8 +215,9 @@ class _BrokenMessage(Detector):
         if key is None or before is None or after is None or not conn.how:
             return
         if key.direction is Direction.REQUEST:
-            after.closed += conn.by != "client"
-            after.unanswered += conn.by == "client"
+            at_once = (conn.closed_ns or 0) - (before.request_time_ns or 0) <= _AT_ONCE_NS
+            after.closed += conn.by != "client" and at_once
+            after.unanswered += not at_once
         elif conn.by != "broker" and key.api_key not in _LAST:
             after.closed += (conn.closed_ns or 0) - (before.response_time_ns or 0) <= _AT_ONCE_NS
 
@@ -218,7 +228,9 @@ class _BrokenMessage(Detector):
                 self._judge(key, after, finding)
 
     def _judge(self, key: _Message, after: _Aftermath, finding: Finding) -> None:
-        finding.severity = after.severity(key.direction, self.severity)
+        if key.direction is Direction.REQUEST:
+            after.fine = (key.api_key, key.api_version) in self._accepted
+        finding.severity = after.severity(key.direction, self.severity, self.ENOUGH)
         harmful = finding.severity.rank > self.severity.rank
         finding.explains = self.explains if harmful else ()
         if not after.tried and finding.severity is not Severity.INFO:
@@ -226,7 +238,7 @@ class _BrokenMessage(Detector):
             tried = (other_layout(exchange, key.direction) for exchange in finding.exchanges)
             after.layout = next((layout for layout in tried if layout is not None), None)
         layout, answers = after.layout, key.direction is Direction.RESPONSE
-        (message, flaw), then = after.said, after.text(key.direction)
+        (message, flaw), then = after.said, after.text(key.direction) if finding.severity is not Severity.INFO else ""
         who = "the broker (or the product or proxy that answers in its place)" if answers else "the client library"
         if layout is not None:
             finding.about["decodes"] = layout.text
@@ -299,6 +311,7 @@ class ImpossibleValue(_BrokenMessage):
 class Undecodable(_BrokenMessage):
     id = "undecodable-frame"
     title = "frames cannot be decoded: an unknown API or version, or bytes that violate the protocol"
+    ENOUGH = 1
     consequence = (
         "The bytes do not match the definition of this version: the sender has a bug, or writes a different version than it declares, or the "
         "capture is damaged."

@@ -98,7 +98,8 @@ class ClosedOnFirstRequest(EndingDetector):
             finding.seen = (
                 f"{conn.where} closes the connection of {conn.who} on its very first request, {first.api} "
                 f"v{first.api_version}{software}, instead of answering ({times(finding.count)})"
-                + (f"; the client falls back to ApiVersions v{self._lower(conn.broker, first) - 1} or works without it" if worked else "")
+                + self._hint(conn.broker, first)
+                + ("; the client falls back and works" if worked else "")
             )
             if first.api_key == _API_VERSIONS:
                 finding.why, finding.remedy = self._unanswered(conn, first)
@@ -108,6 +109,18 @@ class ClosedOnFirstRequest(EndingDetector):
                     "does not send ApiVersions first, so it cannot know which versions the broker supports."
                 )
                 finding.remedy = f"ask the broker: barnabas versions {conn.broker}; check its log at that time"
+
+    def _hint(self, broker: str, first: Exchange) -> str:
+        """What the version that got no answer says of the other end."""
+        answers = self._answers.get(broker) or _Answers()
+        known = self._lower(broker, first)
+        if known:
+            return f"; it answers v{known - 1}, so it is a proxy or product that knows ApiVersions only to v{known - 1}"
+        lowest = min(first.api_version, answers.lowest)
+        if first.api_key != _API_VERSIONS or lowest < _FIRST_FLEXIBLE or answers.versions or answers.refuses or answers.without:
+            return ""
+        likely = f": probably a proxy or product that knows ApiVersions only to v{lowest - 1}" if lowest > _FIRST_FLEXIBLE else ""
+        return f"; Apache Kafka 0.10.0 and newer would answer or refuse it (KIP-511){likely}"
 
     def _lower(self, broker: str, first: Exchange) -> int:
         """One more than the highest version of ApiVersions that the broker answers, if it answers lower ones alone; 0 otherwise."""
@@ -157,20 +170,13 @@ class ClosedOnFirstRequest(EndingDetector):
         version = min(version, answers.lowest)
         older = "a broker older than 0.10.0, which does not know ApiVersions at all (KIP-35)"
         came = since(_API_VERSIONS, version) or came
-        if version > _FIRST_FLEXIBLE:
+        if version >= _FIRST_FLEXIBLE:
             return (
                 f"ApiVersions v{version} came with Kafka {came}. {rule}, so a broker of Kafka that is only older than the client answers. "
                 f"Likeliest first: a proxy or a Kafka-compatible product that knows ApiVersions only to v{version - 1} (as older versions "
                 f"of Kroxylicious, Redpanda, KoP and Azure Event Hubs did); {_NO_PLAINTEXT}; {_LIMITS}; {older}.",
-                f"{ask}: it tries the newest version, then version 0. If version 0 is answered: {product}. If none is, it may be older "
+                f"{ask}: it tries the newest version, then version 0, and TLS. If version 0 is answered: {product}. If none is, it may be older "
                 f"than 0.10.0: {old}",
-            )
-        if version == _FIRST_FLEXIBLE:
-            return (
-                f"ApiVersions v{version} came with Kafka {came}. {rule}, so a broker of Kafka that is only older than the client answers. "
-                f"Likeliest first: {_NO_PLAINTEXT}; {_LIMITS}; a proxy or a Kafka-compatible product that knows ApiVersions only to "
-                f"v{version - 1}; {older}.",
-                f"{ask}: it tries TLS too. If version 0 is answered: {product}. If it is older than 0.10.0, {old}",
             )
         return (
             f"Likeliest first: {older}; {_NO_PLAINTEXT}; {_LIMITS}. Apache Kafka 0.10.0 and newer answers ApiVersions v{version} or refuses it.",

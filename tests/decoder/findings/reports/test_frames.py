@@ -223,6 +223,29 @@ def test_surplus_of_a_request_that_does_no_harm() -> None:  # as librdkafka 2.16
     assert "throttled-by-quota" in found  # what the responses say still counts
 
 
+def test_surplus_of_a_request_in_flight_when_the_broker_stops_is_no_cause() -> None:
+    talk = Conversations()
+    for number in range(10, 13):
+        at = talk.open()
+        for answered in (True, False) if number < 12 else (False,):
+            request = decoder.encode_request(3, 12, {"topics": []}, correlation_id=number)
+            talk.sent(at, with_size(request + b"\0"))
+            if answered:
+                talk.received(at, with_size(decoder.encode_response(3, 12, {"brokers": [HOST]}, correlation_id=number)))
+        talk.wait(0.01)
+        talk.close(at, by="broker")
+    assert next(f for f in talk.findings() if f.id == "surplus-bytes").severity is Severity.INFO
+
+
+def test_surplus_of_requests_that_are_never_accepted() -> None:
+    talk = Conversations()
+    for number in range(3):
+        at = talk.open()
+        talk.sent(at, with_size(decoder.encode_request(3, 4, {"topics": []}, correlation_id=number) + bytes(7)))
+        talk.close(at, by="broker")
+    assert (cause(talk).id, cause(talk).severity) == ("surplus-bytes", Severity.HIGH)
+
+
 def test_a_healthy_frame_with_header_2() -> None:  # kafka-protocol-rs#4: the bytes of the report
     talk = Conversations()
     for _ in range(3):
@@ -376,7 +399,7 @@ def test_api_versions_4_at_something_that_knows_it_to_3() -> None:  # kroxylicio
     closed_on(talk, 4, 8, **JAVA)
     found = cause(talk)
     assert (found.id, found.severity, found.count) == ("closed-on-first-request", Severity.HIGH, 8)
-    assert "ApiVersions v4 of apache-kafka-java 3.9.0" in found.seen
+    assert "ApiVersions v4 of apache-kafka-java 3.9.0" in found.seen and "probably a proxy or product that knows ApiVersions only to v3" in found.seen
     first = found.why.partition("Likeliest first: ")[2]
     assert first.startswith("a proxy or a Kafka-compatible product that knows ApiVersions only to v3") and "KIP-511" in found.why
     assert "a client older than 3.9" in found.remedy and "MaxVersions" in found.remedy
@@ -402,7 +425,7 @@ def test_a_client_that_falls_back_only_loses_time() -> None:
         talk.ask(at, "Metadata", 5, {"topics": []}, {"brokers": [HOST]})
         talk.close(at)
     found = next(f for f in talk.findings() if f.id == "closed-on-first-request")
-    assert found.severity is Severity.LOW and "falls back to ApiVersions v0" in found.seen
+    assert found.severity is Severity.LOW and "it answers v0" in found.seen and "falls back and works" in found.seen
     assert troubles(talk) == []
 
 
