@@ -19,6 +19,7 @@ from .engine.finding import Finding, Severity
 from .engine.formatting import times
 from .engine.grouping import grouped
 from .engine.traffic import ClientConnection, Traffic
+from .known_bugs import name_known_bugs
 
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """What connections begin with: every detector of the API gets these."""
@@ -200,7 +201,7 @@ class Inspector:
             detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())
-        return sorted(grouped(found), key=lambda f: (-f.severity.rank, -f.count))
+        return sorted(name_known_bugs(grouped(found)), key=lambda f: (-f.severity.rank, -f.count))
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:
