@@ -69,7 +69,7 @@ class FindingPattern(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientBug:
-    """A published bug. `client`: as the client names itself. `severity`: one of `SEVERITIES`. Texts: as in the table."""
+    """A published bug. `client`: as the client names itself. `severity`: one of `SEVERITIES`."""
 
     id: str
     client: str
@@ -198,7 +198,7 @@ class BugStatus(NamedTuple):
 
 
 def statuses(software_name: str, software_version: str, client_id: str | None) -> list[BugStatus]:
-    """All known bugs of a client and of the library that it wraps, and whether its versions have them; the worst first."""
+    """All known bugs of a client and of what it wraps, and whether its version has them; the worst first."""
     found = [
         BugStatus(bug, each.version, bug.status(each.version))
         for each in named(software_name, software_version, client_id)

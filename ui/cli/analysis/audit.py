@@ -98,8 +98,8 @@ def audit(
 ) -> None:
     """Print the published bugs of the clients in captures: seen in the traffic, or present in their versions.
 
-    Clients are known by the name and version they send (ApiVersions v3), or else by their client ids. A client that is not
-    in the table of bugs is not thereby free of bugs. The exit status is 0, 1 if --fail-on applies, or 2 for errors.
+    Clients are known by the name and version they send (ApiVersions v3), or else by their client ids. A client that is
+    not in the table of bugs is not thereby free of bugs. The exit status is 0, 1 if --fail-on applies, or 2 for errors.
     """
     from ....decoder.findings import Severity
 
@@ -208,7 +208,8 @@ def _summary(programs: list[AuditedProgram]) -> str:
     seen, present = (
         sum(len(program.of(verdict)) for program in programs) for verdict in (Verdict.SEEN, Verdict.PRESENT)
     )
-    return f"{counted(len(programs), 'client program')}; known bugs: {seen} seen in the traffic, {present} present in their versions"
+    found = f"{seen} seen in the traffic, {present} present in their versions"
+    return f"{counted(len(programs), 'client program')}; known bugs: {found}"
 
 
 def table_dates() -> str:
@@ -217,7 +218,8 @@ def table_dates() -> str:
 
     dates = sorted(table.date for table in tables().values())
     number = sum(len(table.bugs) for table in tables().values())
-    return f"the table has {number} bugs of {len(dates)} clients, from sources up to {dates[-1]} (the oldest of {dates[0]})"
+    sources = f"from sources up to {dates[-1]} (the oldest of {dates[0]})"
+    return f"the table has {number} bugs of {len(dates)} clients, {sources}"
 
 
 def _print(programs: list[AuditedProgram], all_: bool) -> None:
@@ -419,7 +421,8 @@ def _list(as_json: bool) -> None:
     if as_json:
         rows: list[ListedBug] = [
             {
-                "id": bug.id, "client": bug.client, "severity": bug.severity, "versions": versions_text(bug), "what": bug.what,
+                "id": bug.id, "client": bug.client, "severity": bug.severity, "versions": versions_text(bug),
+                "what": bug.what,
                 "wire": bug.wire, "source": bug.source, "date": table.date,
             }
             for table, bug in listed
