@@ -1,7 +1,7 @@
 """Published bugs of client libraries, and which versions have them.
 
-The facts are in ``client_bugs/``, a file per client, each bug with its source. A client that is not there is not
-thereby free of bugs.
+The facts are in ``client_bugs/``, a file per client, each bug with its source. A client that is not there can
+have bugs, too.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SEVERITIES = choices("high", "medium", "low", "info")
 _SHOWN = 4
 """Client ids in the heading of a program."""
-NOT_COMPLETE = "A client or a bug that is not in the table is not thereby free of bugs."
+NOT_COMPLETE = "The table is not complete: a client that is not in it can have bugs, too."
 
 
 class Verdict(StrEnum):
@@ -92,14 +92,14 @@ def audit(
     ] = None,
     ignore: IgnoreOption = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Also list bugs that a client may have, or does not have.")
+        bool, typer.Option("--all", help="Show everything: also bugs that a client may have, or does not have.")
     ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List all known bugs: id, severity, versions.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the known bugs: id, severity, versions.")] = False,
 ) -> None:
     """Print the published bugs of the clients in captures: seen in the traffic, or present in their versions.
 
-    Clients are known by the name and version they send (ApiVersions v3), or else by their client ids. A client that is
-    not in the table of bugs is not thereby free of bugs. The exit status is 0, 1 if --fail-on applies, or 2 for errors.
+    Clients are known by the name and version they send (ApiVersions v3), or else by their client ids. The table is
+    not complete: a client that is not in it can have bugs, too. The exit status is 0, 1 if --fail-on applies, or 2 for errors.
     """
     from ....decoder.findings import Severity
 
