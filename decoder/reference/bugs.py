@@ -23,7 +23,7 @@ _RULES = {
     "versions": NotationRule(needed=True, many=True), "severity": _ONCE, "what": _ONCE, "wire": _ONCE,
     "finding": NotationRule(many=True, argument="must"), "source": _ONCE,
 }  # fmt: skip
-_TABLE = {"date": _ONCE, "source": _ONCE, "own": NotationRule()}
+_TABLE = {"date": _ONCE, "source": _ONCE, "newest": _ONCE, "own": NotationRule()}
 _HEAD = "table"
 _DATE = re.compile(r"20\d\d-[01]\d-[0-3]\d")
 _VERSIONS = re.compile(r"(any|\d+(?:\.\d+)*) (?:until (\d+(?:\.\d+)*)|on)")
@@ -54,10 +54,12 @@ class VersionOrder(NamedTuple):
 
 
 class AffectedVersions(NamedTuple):
-    """Versions with a bug: from `first` on ("" for all) up to before `fixed` ("" where no release has fixed it)."""
+    """Versions with a bug: from `first` on ("" for all) up to before `fixed`, or where no release had fixed it ("") up to
+    `newest`, the newest release of the table. Of later ones nothing is known."""
 
     first: str
     fixed: str
+    newest: str
 
 
 class FindingPattern(NamedTuple):
@@ -89,6 +91,8 @@ class ClientBug:
         later = False
         for each in self.affected:
             if not each.first or version >= version_order(each.first)._replace(released=False):
+                if not each.fixed and version > version_order(each.newest):
+                    return Status.UNKNOWN
                 if not each.fixed or version < version_order(each.fixed):
                     return Status.PRESENT
                 later = True
@@ -113,12 +117,14 @@ class ClientBug:
 
 
 class BugTable(NamedTuple):
-    """The bugs of a client. `date`: up to when its sources were read, as ``YYYY-MM-DD``. `own`: the oldest release that
-    sends its own version; what older ones send is the version of the program that uses them. "" if all do."""
+    """The bugs of a client. `date`: up to when its sources were read, as ``YYYY-MM-DD``. `newest`: the newest release
+    then. `own`: the oldest release that sends its own version; what older ones send is the version of the program that
+    uses them. "" if all do."""
 
     client: str
     date: str
     source: str
+    newest: str
     own: str
     bugs: tuple[ClientBug, ...]
 
@@ -207,6 +213,18 @@ def statuses(software_name: str, software_version: str, client_id: str | None) -
     return sorted(found, key=lambda each: -SEVERITIES.index(each.bug.severity))
 
 
+def bug_tables_before(software_name: str, software_version: str, client_id: str | None) -> list[BugTable]:
+    """The tables that end before the version of this client, or of what it wraps."""
+    return [
+        table
+        for each in named(software_name, software_version, client_id)
+        if (table := tables().get(each.client)) is not None
+        and (order := version_order(each.version)).numbers
+        and _CONFLUENT.match(each.version) is None
+        and order > version_order(table.newest)
+    ]
+
+
 @cache
 def tables() -> dict[str, BugTable]:
     """The table, by client."""
@@ -226,7 +244,9 @@ def read(text: str, source: str) -> BugTable:
     date = head.text("date")
     if not _DATE.fullmatch(date):
         raise BlockError(source, head.all("date")[0].line, 3, f"{date!r} is not a date")
-    return BugTable(client, date, head.text("source"), head.text("own"), tuple(_bug(block, client) for block in blocks))
+    newest = head.text("newest")
+    found = tuple(_bug(block, client, newest) for block in blocks)
+    return BugTable(client, date, head.text("source"), newest, head.text("own"), found)
 
 
 def _check(block: TextBlock, rules: Mapping[str, NotationRule]) -> None:
@@ -238,12 +258,12 @@ def _check(block: TextBlock, rules: Mapping[str, NotationRule]) -> None:
             raise BlockError(block.source, block.line, 1, f"{block.name} has no {name}")
 
 
-def _bug(block: TextBlock, client: str) -> ClientBug:
+def _bug(block: TextBlock, client: str, newest: str) -> ClientBug:
     _check(block, _RULES)
     severity = block.all("severity")[0]
     if severity.text not in SEVERITIES:
         raise BlockError(block.source, severity.line, 3, f"{severity.text!r} is not a severity")
-    affected = tuple(_versions(entry, block) for entry in block.all("versions"))
+    affected = tuple(_versions(entry, block, newest) for entry in block.all("versions"))
     patterns = tuple(_pattern(entry, block) for entry in block.all("finding"))
     return ClientBug(
         block.name,
@@ -257,7 +277,7 @@ def _bug(block: TextBlock, client: str) -> ClientBug:
     )
 
 
-def _versions(entry: BlockEntry, block: TextBlock) -> AffectedVersions:
+def _versions(entry: BlockEntry, block: TextBlock, newest: str) -> AffectedVersions:
     match = _VERSIONS.fullmatch(entry.text)
     if match is None:
         raise BlockError(
@@ -266,7 +286,7 @@ def _versions(entry: BlockEntry, block: TextBlock) -> AffectedVersions:
     first, fixed = "" if match[1] == "any" else match[1], match[2] or ""
     if first and fixed and version_order(first) >= version_order(fixed):
         raise BlockError(block.source, entry.line, 3, f"{first} is not before {fixed}")
-    return AffectedVersions(first, fixed)
+    return AffectedVersions(first, fixed, newest)
 
 
 def _pattern(entry: BlockEntry, block: TextBlock) -> FindingPattern:

@@ -20,6 +20,7 @@ PINNED = """
 table
   date: 2026-01-31
   source: a changelog
+  newest: 3.0
 
 bug-1
   versions: 1.2 until 1.4.1
@@ -118,6 +119,7 @@ def pinned() -> dict[str, bugs.ClientBug]:
         ("bug-2", "1.9", Status.FIXED),
         ("bug-3", "2.9.9", Status.NOT_YET),
         ("bug-3", "3.0", Status.PRESENT),
+        ("bug-3", "3.0.1", Status.UNKNOWN),  # newer than the table
         ("bug-3", "", Status.UNKNOWN),
         ("bug-3", "devel", Status.UNKNOWN),
     ],
@@ -185,11 +187,11 @@ def test_a_client_that_the_table_does_not_have():
     ("old", "new", "line", "says"),
     [
         ("2026-01-31", "today", 3, "is not a date"),
-        ("severity: high", "severity: bad", 9, "is not a severity"),
-        ("1.2 until 1.4.1", "1.2 to 1.4.1", 7, "'1.2 to 1.4.1' is not"),
-        ("1.2 until 1.4.1", "1.5 until 1.4.1", 7, "1.5 is not before 1.4.1"),
-        ("  wire: Nothing.\n  source: a/b#1", "  source: a/b#1", 6, "has no wire"),
-        ("api=Metadata|Fetch", "api", 19, "'api' is not NAME=VALUE"),
+        ("severity: high", "severity: bad", 10, "is not a severity"),
+        ("1.2 until 1.4.1", "1.2 to 1.4.1", 8, "'1.2 to 1.4.1' is not"),
+        ("1.2 until 1.4.1", "1.5 until 1.4.1", 8, "1.5 is not before 1.4.1"),
+        ("  wire: Nothing.\n  source: a/b#1", "  source: a/b#1", 7, "has no wire"),
+        ("api=Metadata|Fetch", "api", 20, "'api' is not NAME=VALUE"),
         ("table\n", "tables\n", 2, "the first block is not table"),
     ],
 )

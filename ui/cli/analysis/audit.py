@@ -274,11 +274,15 @@ def fixed_text(each: BugVerdict) -> str:
 
 def lines_of(program: AuditedProgram) -> list[str]:
     """What is to be said of a program besides its bugs."""
-    from ....decoder.reference.bugs import version_order
+    from ....decoder.reference.bugs import bug_tables_before, version_order
 
     if not program.covered:
         return ["not in the table of bugs"]
-    lines = []
+    first = program.clients[0]
+    lines = [
+        f"newer than the table, whose newest release of {table.client} is {table.newest}"
+        for table in bug_tables_before(first.software_name, first.software_version, first.client_id)
+    ]
     present, may_be, fixed = (
         program.of(Verdict.SEEN, Verdict.PRESENT),
         program.of(Verdict.MAY_BE),
