@@ -62,22 +62,16 @@ def put(*path: str | int, value: Any) -> Change:
 
 def batch(offset: int = 0, count: int = 1, producer: int = -1, sequence: int = -1, transactional: bool = False) -> bytes:
     found = [records.Record(offset + i, 1_000, None, b"v", ()) for i in range(count)]
-    return edited(records.encode_batch(found), offset, producer, sequence, 0x10 if transactional else 0)
-
-
-def edited(data: bytes, offset: int, producer: int, sequence: int, attributes: int) -> bytes:
-    raw = bytearray(data)
-    raw[0:8] = offset.to_bytes(8, "big")
-    raw[22] |= attributes
-    raw[43:51] = producer.to_bytes(8, "big", signed=True)
-    raw[51:53] = (0 if producer >= 0 else -1).to_bytes(2, "big", signed=True)
-    raw[53:57] = sequence.to_bytes(4, "big", signed=True)
-    return bytes(raw)
+    epoch = 0 if producer >= 0 else -1
+    return records.encode_batch(
+        found, transactional=transactional, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+    )
 
 
 def marker(offset: int, producer: int, abort: bool = True) -> bytes:
     key = (0).to_bytes(2, "big") + (0 if abort else 1).to_bytes(2, "big")
-    return edited(records.encode_batch([records.Record(offset, 1_000, key, bytes(6), ())]), offset, producer, -1, 0x30)
+    record = records.Record(offset, 1_000, key, bytes(6), ())
+    return records.encode_batch([record], transactional=True, control=True, producer_id=producer, producer_epoch=0)
 
 
 def _metadata() -> Iterator[Case]:
