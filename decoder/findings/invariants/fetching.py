@@ -263,7 +263,7 @@ def _unlisted_marker(data: bytes, listed: set[int]) -> _Marker | None:
 def _aborts(batch: bytes) -> bool:
     try:
         (entry,) = records.batches(batch)
-        record = next(iter(entry.records()))  # type: ignore[union-attr]
+        record = next(iter(entry.records()))
         return record.key is not None and len(record.key) >= 4 and int.from_bytes(record.key[2:4], "big") == 0
     except (records.RecordsError, ValueError, StopIteration):
         return False
