@@ -1,0 +1,273 @@
+"""Public reports about records: sequences of idempotent producers, batches in the wrong topic, positions that do not move.
+
+Each is built here from the report, frame by frame, and stands next to a healthy conversation that resembles it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from barnabas.decoder.connection.connection import Connection
+from barnabas.decoder.findings import Finding, Severity
+from barnabas.decoder.records import Record, encode_batch
+from barnabas.decoder.reference import releases
+from barnabas.decoder.schema import facts
+from traffic.conversations import Conversations
+
+OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+NO_ANSWER = "no answer"
+
+
+def batch_of(sequence: int, count: int = 1, producer_id: int = 104, epoch: int = 0, word: str = "x", **more: Any) -> bytes:
+    """A batch of a producer's records. Other words make another CRC."""
+    records = [Record(n, 1_700_000_000_000, None, f"{word} {sequence + n}".encode()) for n in range(count)]
+    return encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **more)
+
+
+class Conversation(Conversations):
+    """One client, by default librdkafka at Apache Kafka 3.9."""
+
+    def __init__(self, software: str = "librdkafka 2.4.0", *ids: str) -> None:
+        super().__init__(*ids)
+        self.software = software
+        self.offsets = 0
+
+    def connect(self, broker: str = "") -> Connection:
+        connection = self.open(broker)
+        name, version = self.software.split()
+        offered = releases.release("3.9").offered
+        keys = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in sorted(offered.items())]
+        asked = {"client_software_name": name, "client_software_version": version}
+        self.ask(connection, "ApiVersions", 3, asked, {"error_code": 0, "api_keys": keys})
+        self.wait(0.1)
+        return connection
+
+    def init(self, connection: Connection, producer_id: int = 104, epoch: int = 0, name: str | None = None, timeout_ms: int = 60000) -> None:
+        asked = {"transactional_id": name, "transaction_timeout_ms": timeout_ms, "producer_id": -1, "producer_epoch": -1}
+        self.ask(connection, "InitProducerId", 4, asked, {"producer_id": producer_id, "producer_epoch": epoch})
+
+    def produce(
+        self, connection: Connection, batch: bytes, error: str = "", topic: str = "orders", partition: int = 0, text: str | None = None,
+        log_start: int = 0, name: str | None = None,
+    ) -> None:  # fmt: skip
+        """A Produce of one batch, acknowledged unless an error is given. `NO_ANSWER`: it waits."""
+        parts = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
+        asked = {"transactional_id": name, "acks": -1, "timeout_ms": 30000, "topic_data": parts}
+        code = facts.error_code(error) if error and error != NO_ANSWER else 0
+        answer = {
+            "index": partition, "error_code": code, "base_offset": -1 if code else self.offsets, "error_message": text,
+            "log_start_offset": log_start, "record_errors": [],
+        }  # fmt: skip
+        self.offsets += 1
+        result = {"responses": [{"name": topic, "partition_responses": [answer]}]}
+        self.ask(connection, "Produce", 8, asked, None if error == NO_ANSWER else result)
+        self.wait(0.1)
+
+    def first(self) -> Finding:
+        """The first finding above info."""
+        return next(f for f in self.findings() if f.severity is not Severity.INFO)
+
+    def healthy(self) -> bool:
+        """Whether nothing is above low."""
+        return not [f.seen for f in self.findings() if f.severity in (Severity.MEDIUM, Severity.HIGH)]
+
+
+# --- sequences of idempotent producers
+
+
+def test_redpanda_22670_the_broker_forgets_a_silent_producer() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    talk.init(connection)
+    talk.produce(connection, batch_of(0, 7))
+    talk.wait(605)
+    talk.produce(connection, batch_of(7), OUT_OF_ORDER)
+    found = talk.first()
+    assert (found.id, found.about["cause"]) == ("out-of-order-sequence", "producer-forgotten")
+    assert "no sequence was skipped" in found.seen and "605 s of silence" in found.seen
+    assert "Apache Kafka accepts any sequence" in found.why and "another product" in found.why
+    assert "transactional_id_expiration_ms" in found.remedy
+
+
+def test_a_producer_that_was_silent_may_go_on() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    talk.init(connection)
+    for sequence in range(3):
+        talk.produce(connection, batch_of(sequence))
+        talk.wait(605)
+    assert talk.healthy()
+
+
+def unanswered(resent: bool) -> Conversation:
+    talk = Conversation("confluent-kafka-dotnet 1.0.0")
+    connection = talk.connect()
+    talk.init(connection)
+    talk.produce(connection, batch_of(0))
+    talk.produce(connection, batch_of(1), NO_ANSWER)
+    talk.wait(60)
+    talk.close(connection)
+    talk.wait(2)
+    connection = talk.connect()
+    if resent:
+        talk.produce(connection, batch_of(1))
+    talk.produce(connection, batch_of(2), "" if resent else OUT_OF_ORDER)
+    return talk
+
+
+def test_dotnet_704_a_batch_without_an_answer_is_dropped() -> None:
+    talk = unanswered(resent=False)
+    found = talk.first()
+    assert (found.id, found.severity, found.about["cause"]) == ("out-of-order-sequence", "high", "batch-dropped")
+    assert "sequence 1, sent 62.2 s before it, got no answer and was never sent again" in found.seen
+    assert "raise message.timeout.ms" in found.remedy and "unanswered-request" in found.effects
+
+
+def test_a_batch_without_an_answer_is_sent_again() -> None:
+    talk = unanswered(resent=True)
+    assert [f.id for f in talk.findings() if f.severity is not Severity.INFO] == ["unanswered-request"]
+
+
+def test_a_dropped_batch_that_comes_later_was_not_dropped() -> None:
+    talk = unanswered(resent=False)
+    connection = talk.connect()
+    talk.produce(connection, batch_of(1))
+    talk.produce(connection, batch_of(2))
+    found = next(f for f in talk.findings() if f.id == "out-of-order-sequence")
+    assert (found.about["cause"], found.about["recovered"]) == ("behind-a-failed-batch", 1)
+    assert "sent again only later" in found.seen and found.severity is Severity.INFO
+
+
+def test_records_that_expired_behind_the_dropped_batch_are_no_other_cause() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    talk.produce(connection, batch_of(0))
+    talk.produce(connection, batch_of(1), NO_ANSWER)
+    talk.wait(60)
+    talk.close(connection)
+    connection = talk.connect()
+    talk.produce(connection, batch_of(3), OUT_OF_ORDER)
+    found = talk.first()
+    assert found.about["cause"] == "batch-dropped" and "nor was sequence 2 ever sent" in found.seen
+
+
+def refused(*steps: tuple[bytes, str], wait: float = 0.0) -> Finding:
+    """What is found after these batches, each with its error."""
+    talk = Conversation()
+    connection = talk.connect()
+    for batch, error in steps:
+        talk.produce(connection, batch, error)
+        talk.wait(wait)
+    return talk.first()
+
+
+def test_a_sequence_that_was_never_sent() -> None:
+    found = refused((batch_of(0), ""), (batch_of(4), OUT_OF_ORDER))
+    assert found.about["cause"] == "sequence-gap" and "sequence 4 arrived, but 1 was expected" in found.seen
+
+
+def test_a_sequence_with_other_records() -> None:
+    found = refused((batch_of(0), ""), (batch_of(1, 2), ""), (batch_of(1, 3), OUT_OF_ORDER))
+    assert found.about["cause"] == "sequence-reused" and found.severity is Severity.HIGH
+    assert "(2 records, acknowledged) had other records than this one (3 records)" in found.seen
+
+
+def test_a_batch_that_is_split_is_not_a_sequence_used_twice() -> None:
+    found = refused((batch_of(0), ""), (batch_of(1, 2), "MESSAGE_TOO_LARGE"), (batch_of(1, 1), OUT_OF_ORDER))
+    assert found.about.get("cause") != "sequence-reused"
+
+
+def test_an_acknowledged_batch_again() -> None:
+    found = refused(*((batch_of(n), "") for n in range(8)), (batch_of(1), OUT_OF_ORDER))
+    assert found.about["cause"] == "sent-again" and "after 6 later ones" in found.seen
+    assert "the batch is written" in found.remedy
+
+
+def test_a_batch_that_is_sent_again_too_late() -> None:
+    talk = Conversation()
+    lost, connection = talk.connect(), talk.connect()
+    talk.produce(lost, batch_of(0))
+    talk.produce(lost, batch_of(1), NO_ANSWER)
+    for sequence in range(2, 8):
+        talk.produce(connection, batch_of(sequence))
+    talk.close(lost)
+    talk.produce(connection, batch_of(1), OUT_OF_ORDER)
+    found = next(f for f in talk.findings() if f.id == "out-of-order-sequence")
+    assert found.about["cause"] == "sent-again-too-late" and "after 6 later batches" in found.seen
+
+
+def test_a_batch_that_overtakes_another() -> None:
+    talk = Conversation()
+    slow, fast = talk.connect(), talk.connect()
+    talk.produce(slow, batch_of(0))
+    talk.produce(slow, batch_of(1), NO_ANSWER)
+    talk.produce(fast, batch_of(2), OUT_OF_ORDER)
+    found = next(f for f in talk.findings() if f.id == "out-of-order-sequence")
+    assert found.about["cause"] == "overtaken" and "overtook sequence 1" in found.seen and "another connection" in found.seen
+
+
+def test_a_refused_batch_that_the_client_skips() -> None:
+    talk = Conversation("librdkafka 2.4.0", "out-of-order-sequence")
+    connection = talk.connect()
+    for batch, error in ((batch_of(0), ""), (batch_of(1), "INVALID_RECORD"), (batch_of(2), OUT_OF_ORDER)):
+        talk.produce(connection, batch, error)
+    (found,) = talk.findings()
+    assert found.about["cause"] == "refused-batch-skipped"
+    assert "sequence 1, before it, was refused with INVALID_RECORD" in found.seen
+
+
+def test_batches_behind_one_that_may_be_retried_are_normal() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    talk.produce(connection, batch_of(0))
+    talk.produce(connection, batch_of(1), "NOT_LEADER_OR_FOLLOWER")
+    talk.produce(connection, batch_of(2), OUT_OF_ORDER)
+    talk.produce(connection, batch_of(3), OUT_OF_ORDER)
+    for sequence in range(1, 4):
+        talk.produce(connection, batch_of(sequence))
+    found = next(f for f in talk.findings() if f.id == "out-of-order-sequence")
+    assert (found.about["cause"], found.severity, found.count) == ("behind-a-failed-batch", Severity.INFO, 2)
+    assert talk.healthy()
+
+
+def test_an_epoch_that_does_not_begin_at_zero() -> None:
+    found = refused((batch_of(0), ""), (batch_of(1, epoch=1), OUT_OF_ORDER))
+    assert found.about["cause"] == "epoch-without-start" and "first batch of epoch 1" in found.seen
+
+
+def test_a_new_leader_without_the_last_batch() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    talk.produce(connection, batch_of(0))
+    connection = talk.connect("10.0.0.2:9092")
+    talk.produce(connection, batch_of(1), OUT_OF_ORDER)
+    found = talk.first()
+    assert found.about["cause"] == "new-leader-behind" and "by broker 10.0.0.1:9092; broker 10.0.0.2:9092" in found.seen
+
+
+def test_a_broker_that_forgets_at_once() -> None:
+    found = refused((batch_of(0), ""), (batch_of(1), OUT_OF_ORDER))
+    assert found.about["cause"] == "broker-contradicts-itself" and "the same broker acknowledged" in found.seen
+
+
+@pytest.mark.parametrize("error", [OUT_OF_ORDER, ""])
+def test_two_clients_with_one_producer_id(error: str) -> None:
+    talk = Conversation()
+    talk.produce(talk.connect(), batch_of(0, 5))
+    talk.client = "10.0.0.6"
+    talk.produce(talk.connect(), batch_of(0), error)
+    found = [f for f in talk.findings() if f.id == "out-of-order-sequence"]
+    assert [f.about["cause"] for f in found] == (["producer-id-shared"] if error else [])
+    assert all("10.0.0.5 writes to the partition with the same producer id" in f.seen for f in found)
+
+
+def test_nothing_is_known_of_what_came_before_the_capture() -> None:
+    found = refused((batch_of(70), OUT_OF_ORDER))
+    assert found.about["cause"] == "not-in-the-capture" and "not in the capture" in found.seen
+
+
+def test_the_broker_s_own_words() -> None:
+    talk = Conversation()
+    talk.produce(talk.connect(), batch_of(70), OUT_OF_ORDER, text="expected 12")
+    assert "(the broker says: 'expected 12')" in talk.first().seen
