@@ -271,3 +271,159 @@ def test_the_broker_s_own_words() -> None:
     talk = Conversation()
     talk.produce(talk.connect(), batch_of(70), OUT_OF_ORDER, text="expected 12")
     assert "(the broker says: 'expected 12')" in talk.first().seen
+
+
+# --- records that a consumer cannot step over, or not read
+
+
+def fetched(
+    talk: Conversation, connection: Connection, offset: int, records: bytes, watermark: int = 500, error: str = "", topic: str = "orders",
+    replica: int = -1,
+) -> None:  # fmt: skip
+    """A Fetch of one partition."""
+    part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    asked = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 25, "session_epoch": -1, "topics": [{"topic": topic, "partitions": [part]}]}
+    answer = {
+        "partition_index": 0, "error_code": facts.error_code(error) if error else 0, "high_watermark": watermark,
+        "last_stable_offset": watermark, "log_start_offset": 0, "preferred_read_replica": replica, "records": records,
+    }  # fmt: skip
+    talk.ask(connection, "Fetch", 11, asked, {"responses": [{"topic": topic, "partitions": [answer]}]})
+
+
+def log_batch(first: int, last: int, *offsets: int, **more: Any) -> bytes:
+    """A batch as it stands in a log: with these records only."""
+    records = [Record(offset, 1_700_000_000_000, b"k", b"v" * 20) for offset in offsets]
+    return encode_batch(records, base_offset=first, last_offset_delta=last - first, **more)
+
+
+def repeated(records: bytes, offset: int = 4, often: int = 120, every: float = 0.5) -> Conversation:
+    talk = Conversation()
+    connection = talk.connect()
+    fetched(talk, connection, 0, log_batch(0, 9, 0, 1, 2, 3))
+    for _ in range(often):
+        fetched(talk, connection, offset, records)
+        talk.wait(every)
+    return talk
+
+
+def test_a_consumer_that_does_not_step_over_compacted_offsets() -> None:
+    found = repeated(log_batch(0, 9, 0, 1, 2, 3)).first()
+    assert (found.id, found.severity, found.count) == ("same-records-again", Severity.HIGH, 120)
+    assert "120 times in 59.5 s for offset 4 of orders-0" in found.seen and "with no record from 4 on" in found.seen
+    assert "compaction has removed" in found.why and found.remedy.startswith("upgrade the client")
+    assert found.about["next_offset"] == 10
+
+
+def test_a_consumer_that_does_not_step_over_a_transaction_s_marker() -> None:
+    marker = log_batch(4, 4, 4, control=True, transactional=True, producer_id=7, producer_epoch=0)
+    found = repeated(marker).first()
+    assert found.id == "same-records-again" and "the marker of a transaction's end at 4" in found.seen
+    assert "ask for offset 5 next" in found.why
+
+
+def test_an_application_that_seeks_back_to_a_record() -> None:
+    found = repeated(log_batch(4, 5, 4, 5)).first()
+    assert (found.id, found.severity) == ("same-records-again", Severity.MEDIUM)
+    assert "with 2 records from 4 on" in found.seen and "seeks back" in found.why
+
+
+def test_records_that_nobody_can_decode() -> None:
+    broken = bytearray(log_batch(4, 5, 4, 5, codec=4))
+    broken[65:75] = bytes(10)
+    found = next(f for f in repeated(bytes(broken)).findings() if f.id == "same-records-again")
+    assert "which cannot be read" in found.seen and "cannot be decoded here either" in found.why
+
+
+@pytest.mark.parametrize(("often", "every"), [(9, 2.0), (15, 1.0), (60, 5.0)])
+def test_tools_that_show_a_record_again(often: int, every: float) -> None:
+    assert repeated(log_batch(4, 5, 4, 5), often=often, every=every).healthy()
+
+
+def test_a_consumer_that_steps_over_compacted_offsets() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    for start in range(0, 1000, 10):
+        fetched(talk, connection, start, log_batch(start, start + 9, start, start + 1), 2000)
+        talk.wait(0.5)
+    for _ in range(100):  # at the end of the log
+        fetched(talk, connection, 1000, b"", 1000)
+        talk.wait(0.5)
+    assert talk.healthy()
+
+
+def with_snappy_header(versions: bytes | None) -> bytes:
+    """A snappy batch whose xerial header has these versions, or none."""
+    data = bytearray(log_batch(0, 1, 0, 1, codec=2))
+    if versions is not None:
+        data[69:77] = versions
+    return bytes(data)
+
+
+def test_snappy_headers_that_strict_clients_cannot_read() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    fetched(talk, connection, 0, with_snappy_header(b"\1\0\0\0\1\0\0\0"))
+    (found,) = [f for f in talk.findings() if f.severity is not Severity.INFO and f.id == "unusual-compression"]
+    assert found.severity is Severity.LOW and "little-endian" in found.seen and "kafka-python" in found.why
+
+
+def test_snappy_as_java_writes_it() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    fetched(talk, connection, 0, with_snappy_header(None))
+    talk.produce(connection, batch_of(0, codec=2))
+    assert [f.id for f in talk.findings() if f.id == "unusual-compression"] == []
+
+
+@pytest.mark.parametrize("api", ["Fetch", "Produce"])
+def test_a_codec_that_does_not_exist(api: str) -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    wrong = bytearray(log_batch(0, 1, 0, 1))
+    wrong[22] |= 6
+    if api == "Fetch":
+        fetched(talk, connection, 0, bytes(wrong))
+    else:
+        talk.produce(connection, bytes(wrong))
+    found = next(f for f in talk.findings() if f.id == "unusual-compression")
+    assert found.severity is Severity.HIGH and "compression codec 6, which does not exist" in found.seen
+
+
+# --- replicas that a leader names
+
+
+def named(replica: int, records: bytes = b"", reads_there: str | None = None, unreachable: bool = False) -> Conversation:
+    talk = Conversation()
+    connection = talk.connect()
+    brokers = [{"node_id": n, "host": f"10.0.0.{n}", "port": 9092} for n in (1, 2)]
+    topic = {"error_code": 0, "name": "orders", "partitions": [{"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2], "isr_nodes": [1, 2]}]}
+    talk.ask(connection, "Metadata", 9, {"topics": [{"name": "orders"}]}, {"brokers": brokers, "topics": [topic], "controller_id": 1})
+    if unreachable:
+        talk.open("10.0.0.2:9092", established=False)
+    other = talk.connect("10.0.0.2:9092") if reads_there is not None else None
+    for n in range(15):
+        fetched(talk, connection, n, records, replica=replica)
+        if other is not None:
+            fetched(talk, other, n, b"", error=reads_there or "")
+        talk.wait(0.3)
+    return talk
+
+
+@pytest.mark.parametrize(("replica", "records"), [(722799104, b""), (722799104, log_batch(0, 0, 0)), (2, log_batch(0, 0, 0))])
+def test_nisshi_62_an_impossible_replica_is_no_fault_of_client_rack(replica: int, records: bytes) -> None:
+    found = named(replica, records).findings()
+    assert [f.seen for f in found if f.id == "read-replica-bouncing" or "client.rack" in f.remedy] == []
+
+
+@pytest.mark.parametrize(
+    ("reads_there", "unreachable", "expected"),
+    [
+        (None, False, "was not seen to ask that broker"),
+        (None, True, "could not connect to 10.0.0.2:9092"),
+        ("OFFSET_NOT_AVAILABLE", False, "that broker answers with OFFSET_NOT_AVAILABLE"),
+        ("", False, "it reads there, but comes back each time"),
+    ],
+)
+def test_what_a_consumer_does_at_the_replica_it_was_sent_to(reads_there: str | None, unreachable: bool, expected: str) -> None:
+    found = next(f for f in named(2, b"", reads_there, unreachable).findings() if f.id == "read-replica-bouncing")
+    assert expected in found.seen and found.severity is Severity.LOW
