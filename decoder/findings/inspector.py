@@ -20,6 +20,7 @@ from .engine.formatting import times
 from .engine.grouping import grouped
 from .engine.ranking import ranked
 from .engine.traffic import ClientConnection, Traffic
+from .known_bugs import name_known_bugs
 
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """What connections begin with: every detector of the API gets these."""
@@ -202,7 +203,7 @@ class Inspector:
             detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())
-        return ranked(grouped(found))
+        return ranked(name_known_bugs(grouped(found)))
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:

@@ -42,6 +42,11 @@ def headline(findings: Iterable[Finding]) -> str:
     return summary(findings, times.moment)
 
 
+def severity_style(severity: str) -> str:
+    """The style of a severity's name."""
+    return _STYLES.get(severity, "")
+
+
 def one_line(severity: str, id_: str, count: int, seen: str) -> Text:
     """``high  unsupported-version x12  what was seen``."""
     from rich.text import Text

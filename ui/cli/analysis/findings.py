@@ -15,6 +15,7 @@ import typer
 from ...safe import visible
 from ..common.completion import choices, detector_names
 from ..common.failure import Failure, choice_of, write_text
+from ..common.ignore_file import IgnoreFile, IgnoreOption, ignoring
 from ..common.opening import cannot_read
 from ..common.options import FilterText, HtmlFile, Local, OptionalCaptures
 from ..common.output import counted, print_json, warn
@@ -60,6 +61,7 @@ def findings(
     injected: Annotated[
         bool, typer.Option("--injected", help="Include the effects of fault rules and plugins, as noted in the recording.")
     ] = False,
+    ignore: IgnoreOption = None,
     listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, and what each looks for.")] = False,
     local: Local = False,
 ) -> None:
@@ -79,6 +81,7 @@ def findings(
     wanted, least = _detector_ids(only, exclude), choice_of(Severity, min_severity, "--min-severity")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     part = None if filter_ is None else CutSelection(compiled(filter_))
+    ignored = ignoring(ignore)
     if follow:
         if html_file is not None:
             raise Failure("--html writes a page when everything has been read, but --follow never reaches the end: give only one of them")
@@ -86,9 +89,9 @@ def findings(
             raise Failure("--follow takes one capture")
         if part is not None:
             raise Failure("--filter reads a capture twice, but --follow never reaches the end: give only one of them")
-        found = _follow(captures[0], wanted, least, as_json, injected)
+        found = _follow(captures[0], wanted, least, as_json, injected, ignored)
     else:
-        found = _inspect(captures, wanted, least, as_json, injected, part, html_file)
+        found = _inspect(captures, wanted, least, as_json, injected, part, html_file, ignored)
     if failing is not None and any(finding.severity.rank >= failing.rank for finding in found):
         raise typer.Exit(1)
 
@@ -187,6 +190,11 @@ class _Inspection:
         yield from cut.events()
         self.note = cut.note or ""
 
+    def findings(self, ignored: IgnoreFile | None) -> list[Finding]:
+        """What has been found so far, less what is ignored."""
+        found = self.inspector.findings()
+        return found if ignored is None else ignored.without(found)
+
     def notes(self) -> list[str]:
         """Damage and losses, which can hide findings or cause them."""
         notes = [self.note] if self.note else []
@@ -205,6 +213,13 @@ class _Inspection:
         }
 
 
+def inspected(path: Path) -> list[Finding]:
+    """The findings of all detectors in a capture, without those that fault rules and plugins caused. Raises Failure."""
+    inspection = _Inspection(path, _detector_ids(None, None))
+    inspection.everything()
+    return [finding for finding in inspection.inspector.findings() if not finding.injected]
+
+
 def _open(path: Path) -> EventReader:
     """Raises Failure with the next step if there is no capture."""
     from ....captures.reading.events import EventReader
@@ -214,18 +229,23 @@ def _open(path: Path) -> EventReader:
 
 
 def _inspect(
-    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None, html_file: Path | None
-) -> list[Finding]:
+    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None,
+    html_file: Path | None, ignored: IgnoreFile | None,
+) -> list[Finding]:  # fmt: skip
     from .findings_page import InspectedCapture, html
 
     everything: list[Finding] = []
     on_page: list[InspectedCapture] = []
     documents = []
+    left_out_by_file = 0
     inspections = [_Inspection(path, wanted, part) for path in paths]  # all are opened first, so that a wrong name fails at once
     console = findings_console()
     for inspection in inspections:
         inspection.everything()
         every = inspection.inspector.findings()
+        if ignored is not None:
+            every = ignored.without(all_ := every)
+            left_out_by_file += len(all_) - len(every)
         found = [finding for finding in every if injected or not finding.injected]
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
@@ -249,6 +269,8 @@ def _inspect(
         write_text(html_file, html(on_page), "--html")
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"captures": documents})
+    if ignored is not None:
+        warn(ignored.notes(left_out_by_file))
     return everything
 
 
@@ -262,7 +284,9 @@ def _counts(inspection: _Inspection, found: list[Finding], shown: list[Finding],
     return f"{counted(len(shown), 'finding')} in {seen}: {counts}{less}"
 
 
-def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
+def _follow(
+    path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool, ignored: IgnoreFile | None
+) -> list[Finding]:
     from ....proxy.observers.finding_reports import FindingReports
 
     inspection, reports = _Inspection(path, wanted), FindingReports(least, injected)
@@ -277,7 +301,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                     inspection.take(event)
                 if inspection.events.live:
                     inspection.inspector.traffic.at(time.time_ns())  # what has not come by now is late now
-                for due in reports.due(inspection.inspector.findings()):
+                for due in reports.due(inspection.findings(ignored)):
                     reports.reported(due)
                     finding, number = due.finding, due.number
                     if as_json:
@@ -290,7 +314,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                 time.sleep(FOLLOW_SECONDS)
         except KeyboardInterrupt:
             pass
-    found = [finding for finding in inspection.inspector.findings() if injected or not finding.injected]
+    found = [finding for finding in inspection.findings(ignored) if injected or not finding.injected]
     if not as_json:
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
         if sentence := headline(shown):
