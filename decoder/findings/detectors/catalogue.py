@@ -9,7 +9,18 @@ from .groups import assignments, commits, coordinators, membership, rebalances
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
-from .producing import batches, compression, corrupt, fenced, idempotence, producing, resent, retries, transactions
+from .producing import (
+    batches,
+    compression,
+    copied,
+    corrupt,
+    fenced,
+    idempotence,
+    producing,
+    resent,
+    retries,
+    transactions,
+)
 from .security import authentication, authorization
 from .versions import features, first_requests, mixed, odd_connections, outdated, versions
 
@@ -81,6 +92,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     retries.LeaderRetries,
     retries.TooFewReplicas,
     resent.Resent,
+    copied.BatchInTwoTopics,
     batches.TinyBatches,
     batches.Uncompressed,
     batches.Skew,

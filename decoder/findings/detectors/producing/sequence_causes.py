@@ -65,6 +65,9 @@ class Cause(NamedTuple):
 def cause_of(history: History, sent: SentBatch, expected: int | None) -> Cause:
     """Why `sent` was refused. `expected`: the sequence that the client skipped before it, None if it skipped none."""
     earlier = history.earlier(sent)
+    reused = _reused([sent, *earlier])
+    if reused is not None:
+        return reused
     if expected is not None:
         return _gap(earlier, sent, expected)
     again = _again(earlier, sent)
@@ -131,23 +134,31 @@ def _dropped(lost: SentBatch, sent: SentBatch, more: str) -> Cause:
     )
 
 
+def _reused(batches: list[SentBatch]) -> Cause | None:
+    """Two batches with one sequence and other records, the first of which was not refused. The latest batch comes first."""
+    last: dict[int, SentBatch] = {}
+    for batch in reversed(batches):
+        first = last.get(batch.sequence)
+        if first is not None and first.crc != batch.crc and first.code <= 0:
+            outcome = {0: "acknowledged", WAITING: "still waiting for its answer"}.get(first.code, "left without an answer")
+            return Cause(
+                Kind.REUSED,
+                f"the client used sequence {batch.sequence} twice: the first batch ({several(first.count, 'record')}, {outcome}) had "
+                f"other records than the second one ({several(batch.count, 'record')})",
+                _SEQUENCES + "A sequence number stands for the same records in every attempt; the broker takes a batch of the same length "
+                "for a duplicate and drops it, so records can be lost without an error.",
+                "send one request at a time to a partition, or upgrade the client: it numbers a batch before the one ahead is settled "
+                "(kafkajs with concurrent send() calls), or builds it anew for a retry",
+                sure=True,
+            )
+        last[batch.sequence] = batch
+    return None
+
+
 def _again(earlier: list[SentBatch], sent: SentBatch) -> Cause | None:
     """The causes where its own sequence was sent before."""
     same = [b for b in earlier if b.sequence == sent.sequence]
     later = sum(1 for b in earlier if b.code == 0 and 0 < (b.sequence - sent.sequence) & 0x7FFFFFFF < 1 << 30)
-    other = next((b for b in same if b.crc != sent.crc and b.code <= 0), None)
-    if other is not None:
-        outcome = {0: "acknowledged", WAITING: "still waiting for its answer"}.get(other.code, "left without an answer")
-        return Cause(
-            Kind.REUSED,
-            f"the client used sequence {sent.sequence} twice: the first batch ({several(other.count, 'record')}, {outcome}) had other "
-            f"records than this one ({several(sent.count, 'record')})",
-            _SEQUENCES + "A sequence number stands for the same records in every attempt; the broker takes a batch of the same length "
-            "for a duplicate and drops it, so records can be lost without an error.",
-            "upgrade the client, or allow one request in flight at a time: it numbers a batch before the one ahead is settled, or "
-            "builds it anew for a retry",
-            sure=True,
-        )
     if any(b.code == 0 for b in same):
         return Cause(
             Kind.REPEATED,
@@ -247,9 +258,11 @@ def _unseen(sent: SentBatch, first: bool) -> Cause:
         return Cause(
             Kind.UNSEEN,
             f"it is the first batch of epoch {sent.epoch} and has sequence 0",
-            "The broker knows later sequences of this producer id and epoch, and no other client in the capture sent them: another "
-            "producer has the same id, or this one began before the capture.",
-            "look for a second client with this producer id, and check that InitProducerId never gives the same id and epoch twice",
+            "The broker knows later sequences of this producer id and epoch, and no other client in the capture sent them. Most likely the "
+            "id was given out before: a cluster whose ZooKeeper or controller data was reset counts producer ids from 0 again, while "
+            "its logs still have the old producers. Or this producer began before the capture.",
+            "create a new producer; if this goes on after a cluster was reset, its old logs must go too, or producer ids must grow past the "
+            "old ones",
         )
     return UNSEEN
 

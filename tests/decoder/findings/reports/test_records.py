@@ -170,7 +170,18 @@ def test_a_sequence_that_was_never_sent() -> None:
 def test_a_sequence_with_other_records() -> None:
     found = refused((batch_of(0), ""), (batch_of(1, 2), ""), (batch_of(1, 3), OUT_OF_ORDER))
     assert found.about["cause"] == "sequence-reused" and found.severity is Severity.HIGH
-    assert "(2 records, acknowledged) had other records than this one (3 records)" in found.seen
+    assert "(2 records, acknowledged) had other records than the second one (3 records)" in found.seen
+
+
+def test_kafkajs_598_two_sends_at_once_use_one_sequence() -> None:
+    # The broker takes the second batch for a duplicate; only the third one is refused.
+    found = refused((batch_of(0), ""), (batch_of(0, word="other"), ""), (batch_of(2), OUT_OF_ORDER))
+    assert found.about["cause"] == "sequence-reused" and "used sequence 0 twice" in found.seen and "kafkajs" in found.remedy
+
+
+def test_librdkafka_3584_a_producer_id_of_a_cluster_that_was_reset() -> None:
+    found = refused((batch_of(0), OUT_OF_ORDER))
+    assert found.about["cause"] == "not-in-the-capture" and "has sequence 0" in found.seen and "was reset" in found.why
 
 
 def test_a_batch_that_is_split_is_not_a_sequence_used_twice() -> None:
@@ -427,3 +438,75 @@ def test_nisshi_62_an_impossible_replica_is_no_fault_of_client_rack(replica: int
 def test_what_a_consumer_does_at_the_replica_it_was_sent_to(reads_there: str | None, unreachable: bool, expected: str) -> None:
     found = next(f for f in named(2, b"", reads_there, unreachable).findings() if f.id == "read-replica-bouncing")
     assert expected in found.seen and found.severity is Severity.LOW
+
+
+# --- a batch in two topics
+
+
+def java(version: str = "3.9.1") -> Conversation:
+    return Conversation(f"apache-kafka-java {version}")
+
+
+def copied(version: str, first: bytes, lost: bytes, second: bytes, resent: bytes | None = None) -> Conversation:
+    """payroll gets `first`; orders does not answer `lost` and then gets `second`; payroll then gets `resent`."""
+    talk = java(version)
+    connection = talk.connect()
+    talk.produce(connection, first, topic="payroll")
+    talk.produce(connection, lost, NO_ANSWER)
+    talk.wait(30)
+    talk.close(connection)
+    connection = talk.connect()
+    talk.produce(connection, second)
+    if resent is not None:
+        talk.produce(connection, resent, topic="payroll")
+    return talk
+
+
+def test_cve_2026_35554_a_batch_is_sent_to_another_topic() -> None:
+    salary = batch_of(0, word="salary")
+    found = copied("3.9.1", salary, batch_of(0), salary).first()
+    assert (found.id, found.severity) == ("batch-in-two-topics", Severity.HIGH)
+    assert "a batch of payroll-0" in found.seen and "to orders-0 too, byte for byte" in found.seen
+    assert "CVE-2026-35554" in found.seen and "KAFKA-19012" in found.why and "4.0.2" in found.remedy
+    assert "unanswered-request" in found.effects
+
+
+def test_the_bug_is_not_blamed_on_a_version_without_it() -> None:
+    salary = batch_of(0, word="salary")
+    assert "CVE-2026-35554" not in copied("4.2.0", salary, batch_of(0), salary).first().seen
+
+
+@pytest.mark.parametrize("producer_id", [104, -1])
+def test_a_client_that_writes_the_same_to_two_topics(producer_id: int) -> None:
+    talk = java()
+    connection = talk.connect()
+    for sequence in range(3):
+        same = batch_of(sequence, producer_id=producer_id)
+        talk.produce(connection, same, topic="payroll")
+        talk.produce(connection, same, NO_ANSWER if sequence == 2 else "")
+    talk.wait(30)
+    talk.close(connection)
+    connection = talk.connect()
+    talk.produce(connection, batch_of(2, producer_id=producer_id))
+    talk.produce(connection, batch_of(3, producer_id=producer_id), topic="payroll")
+    talk.produce(connection, batch_of(3, producer_id=producer_id))
+    assert [f.seen for f in talk.findings() if f.id == "batch-in-two-topics"] == []
+
+
+def test_a_first_batch_for_two_topics_whose_request_is_lost() -> None:
+    # The same record for both, one broker does not answer: its batch is sent again, the other topic's goes ahead of it.
+    talk = java()
+    connection = talk.connect()
+    talk.produce(connection, batch_of(0), NO_ANSWER, topic="payroll")
+    talk.wait(30)
+    talk.close(connection)
+    connection = talk.connect()
+    talk.produce(connection, batch_of(0))
+    assert [f.id for f in talk.findings() if f.id == "batch-in-two-topics"] != []
+    talk.produce(connection, batch_of(0), topic="payroll")
+    assert [f.id for f in talk.findings() if f.id == "batch-in-two-topics"] == []
+
+
+def test_a_lost_batch_that_is_sent_again_to_its_own_topic() -> None:
+    talk = copied("3.9.1", batch_of(0, word="salary"), batch_of(0), batch_of(0))
+    assert [f.id for f in talk.findings() if f.severity is Severity.HIGH] == ["unanswered-request"]
