@@ -510,3 +510,119 @@ def test_a_first_batch_for_two_topics_whose_request_is_lost() -> None:
 def test_a_lost_batch_that_is_sent_again_to_its_own_topic() -> None:
     talk = copied("3.9.1", batch_of(0, word="salary"), batch_of(0), batch_of(0))
     assert [f.id for f in talk.findings() if f.severity is Severity.HIGH] == ["unanswered-request"]
+
+
+# --- producers that are fenced or forgotten
+
+
+def transaction(talk: Conversation, connection: Connection, name: str = "shop-1", producer_id: int = 104, epoch: int = 0) -> None:
+    """A transaction begins."""
+    topics = [{"name": "orders", "partitions": [0]}]
+    asked = {"v3_and_below_transactional_id": name, "v3_and_below_producer_id": producer_id, "v3_and_below_producer_epoch": epoch,
+             "v3_and_below_topics": topics}  # fmt: skip
+    ok = [{"name": "orders", "results_by_partition": [{"partition_index": 0, "partition_error_code": 0}]}]
+    talk.ask(connection, "AddPartitionsToTxn", 3, asked, {"results_by_topic_v3_and_below": ok})
+    talk.produce(connection, batch_of(0, producer_id=producer_id, epoch=epoch, transactional=True), name=name)
+
+
+def ended(talk: Conversation, connection: Connection, error: str = "", epoch: int = 0, name: str = "shop-1") -> None:
+    asked = {"transactional_id": name, "producer_id": 104, "producer_epoch": epoch, "committed": True}
+    talk.ask(connection, "EndTxn", 3, asked, {"error_code": facts.error_code(error) if error else 0})
+    talk.wait(0.1)
+
+
+def fenced(talk: Conversation) -> Finding:
+    return next(f for f in talk.findings() if f.id == "producer-fenced")
+
+
+@pytest.mark.parametrize("error", ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"])
+def test_a_transaction_that_took_longer_than_its_timeout(error: str) -> None:
+    talk = java()
+    connection = talk.connect()
+    talk.init(connection, name="shop-1", timeout_ms=10000)
+    transaction(talk, connection)
+    talk.wait(42)
+    ended(talk, connection, error)
+    found = talk.first()
+    assert (found.id, found.about["cause"]) == ("producer-fenced", "transaction-timeout")
+    assert "open for 42.1 s, longer than its transaction.timeout.ms (10.0 s)" in found.seen
+    assert "second" not in found.why and "raise transaction.timeout.ms" in found.remedy
+
+
+def test_a_transaction_that_ends_in_time() -> None:
+    talk = java()
+    connection = talk.connect()
+    talk.init(connection, name="shop-1", timeout_ms=10000)
+    transaction(talk, connection)
+    talk.wait(8)
+    ended(talk, connection)
+    assert talk.healthy()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_producer_that_is_fenced_from_outside_the_capture(begun: bool) -> None:
+    talk = java()
+    connection = talk.connect()
+    talk.init(connection, name="shop-1")
+    if begun:
+        transaction(talk, connection)
+        talk.wait(5)
+    ended(talk, connection, "PRODUCER_FENCED")
+    found = fenced(talk)
+    assert found.about["cause"] == "not-in-the-capture" and "a timeout is ruled out" in found.seen
+    assert ("was open for 5.1 s" if begun else "was not open") in found.seen and "raise transaction.timeout.ms" not in found.remedy
+
+
+def test_a_producer_that_fences_itself() -> None:
+    talk = java()
+    connection = talk.connect()
+    talk.init(connection, name="shop-1")
+    talk.init(connection, epoch=1, name="shop-1")
+    ended(talk, connection, "PRODUCER_FENCED")
+    found = fenced(talk)
+    assert found.about["cause"] == "own-new-epoch" and "on the connection on which it had asked for the old one" in found.seen
+
+
+@pytest.mark.parametrize(("host", "cause"), [("10.0.0.5", "two-instances"), ("10.0.0.6", "two-producers")])
+def test_two_instances_with_one_transactional_id(host: str, cause: str) -> None:
+    talk = java()
+    old = talk.connect()
+    talk.init(old, name="shop-1")
+    transaction(talk, old)
+    talk.client = host
+    talk.init(talk.connect(), epoch=1, name="shop-1")
+    ended(talk, old, "PRODUCER_FENCED")
+    found = fenced(talk)
+    assert found.about["cause"] == cause and host in found.seen and "own transactional.id" in found.remedy
+
+
+def test_an_idempotent_producer_goes_on_with_an_old_epoch() -> None:
+    found = refused((batch_of(0), ""), (batch_of(1), "INVALID_PRODUCER_EPOCH"))
+    assert (found.id, found.about["cause"]) == ("producer-fenced", "old-epoch")
+    assert "transaction" not in found.seen + found.why
+
+
+def forgotten(wait: float, log_start: int = 0, broker: str = "") -> Finding:
+    talk = java("2.4.0")
+    connection = talk.connect()
+    talk.offsets = 40
+    talk.produce(connection, batch_of(0))
+    talk.wait(wait)
+    if broker:
+        connection = talk.connect(broker)
+    talk.produce(connection, batch_of(1), "UNKNOWN_PRODUCER_ID", log_start=log_start)
+    return talk.first()
+
+
+@pytest.mark.parametrize(
+    ("wait", "log_start", "broker", "cause", "seen"),
+    [
+        (1, 41, "", "records-deleted", "the log begins at 41 now"),
+        (1, 0, "", "broker-contradicts-itself", "by the same broker"),
+        (1, 0, "10.0.0.2:9092", "new-leader", "the new leader does not know the producer"),
+        (700, 0, "", "expired", "acknowledged 12 min before, at offset 40, and nothing since"),
+    ],
+)
+def test_why_a_producer_id_is_unknown(wait: float, log_start: int, broker: str, cause: str, seen: str) -> None:
+    found = forgotten(wait, log_start, broker)
+    assert (found.id, found.about["cause"]) == ("unknown-producer-id", cause) and seen in found.seen
