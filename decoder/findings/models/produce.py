@@ -96,9 +96,21 @@ class ProduceDetector(Detector):
         return next((r.error for r in self.produce.results(exchange) if r.error in codes), 0)
 
 
+    def text_of(self, exchange: Exchange, code: int) -> str:
+        """The broker's message about an error of a Produce response, "" without one."""
+        if exchange.api_key != PRODUCE:
+            return ""
+        return next((r.text for r in self.produce.results(exchange) if r.error == code and r.text), "")
+
+
 def unanswered(exchange: Exchange) -> bool:
     """Whether a response was due and none came: whether the records were written is unknown."""
     return exchange.state is State.NO_RESPONSE
+
+
+def said(text: str) -> str:
+    """The broker's own error message as the end of what was seen; "" without one."""
+    return f": {text!r}" if text else ""
 
 
 def _produced(exchange: Exchange) -> ProduceRequest | None:

@@ -14,7 +14,7 @@ from ...engine.finding import Severity
 from ...engine.formatting import duration, times
 from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
-from ...models.produce import PRODUCE, PartitionProduceResponse, ProduceDetector
+from ...models.produce import PRODUCE, PartitionProduceResponse, ProduceDetector, said
 from ...models.sent_batches import SentBatches
 from .sequence_causes import SILENCE_NS
 from .transactions import END_TXN, INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
@@ -139,7 +139,7 @@ class Fenced(ProduceDetector):
         whose = f"transactional id {name!r}" if name else f"producer id {producer_id}"
         finding.seen = (
             f"{conn.who} ({conn.client}) is fenced: {exchange.api} v{exchange.api_version} for {whose} is answered with "
-            f"{error_name(code)} ({times(finding.count)}); {verdict.seen}"
+            f"{error_name(code)} ({times(finding.count)}); {verdict.seen}" + said(self.text_of(exchange, code))
         )
 
     def _not_taken_over(self, exchange: Exchange, name: str | None) -> _Verdict:
@@ -266,7 +266,7 @@ class UnknownProducer(ProduceDetector):
         )
         finding.seen = (
             f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{where} with {error_name(code)} "
-            f"({times(finding.count)}){verdict.seen}"
+            f"({times(finding.count)}){verdict.seen}" + said(found.text if found else "")
         )
 
     def _forgotten(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse | None) -> _Verdict:

@@ -12,7 +12,7 @@ from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader, said
 from ...models.sent_batches import SentBatches
 from .sequence_causes import PERHAPS_SHARED, UNSEEN, Cause, cause_of, late, shared
 
@@ -127,8 +127,7 @@ class OutOfOrder(ProduceDetector):
             if before is None or cause.sure:
                 if cause.dropped >= 0:
                     known.dropped = cause.dropped
-                if text:
-                    cause = cause._replace(seen=f"{cause.seen} (the broker says: {text!r})")
+                cause = cause._replace(seen=cause.seen + said(text))
                 finding.about |= {
                     "topic": part.topic,
                     "partition": part.partition,

@@ -281,7 +281,7 @@ def test_nothing_is_known_of_what_came_before_the_capture() -> None:
 def test_the_broker_s_own_words() -> None:
     talk = Conversation()
     talk.produce(talk.connect(), batch_of(70), OUT_OF_ORDER, text="expected 12")
-    assert "(the broker says: 'expected 12')" in talk.first().seen
+    assert "expected 12'" in talk.first().seen
 
 
 # --- records that a consumer cannot step over, or not read
@@ -626,3 +626,67 @@ def forgotten(wait: float, log_start: int = 0, broker: str = "") -> Finding:
 def test_why_a_producer_id_is_unknown(wait: float, log_start: int, broker: str, cause: str, seen: str) -> None:
     found = forgotten(wait, log_start, broker)
     assert (found.id, found.about["cause"]) == ("unknown-producer-id", cause) and seen in found.seen
+
+
+# --- refused batches
+
+
+NOW = 1_764_000_000_000
+"""Milliseconds since 1970: the clock of these conversations."""
+
+
+def batch_with(*times_ms: int, key: bytes | None = b"k", **more: Any) -> bytes:
+    return encode_batch([Record(n, time, key, b"v") for n, time in enumerate(times_ms)], **more)
+
+
+def refusal(error: str, batch: bytes, text: str | None = None, version: int = 8, acks: int = -1) -> Finding:
+    talk = Conversation()
+    talk.now = NOW * 1_000_000
+    connection = talk.connect()
+    parts = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
+    answer: dict[str, Any] = {"index": 0, "error_code": facts.error_code(error), "base_offset": -1}
+    if version >= 8:
+        answer |= {"error_message": text, "record_errors": []}
+    asked = {"acks": acks, "timeout_ms": 30000, "topic_data": parts}
+    talk.ask(connection, "Produce", version, asked, {"responses": [{"name": "orders", "partition_responses": [answer]}]})
+    found = talk.first()
+    assert found.about["error"] == error
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "seen", "advice"),
+    [
+        (("INVALID_TIMESTAMP", batch_with(NOW // 1000)), "these are seconds, not milliseconds", "in milliseconds instead of seconds"),
+        (("INVALID_TIMESTAMP", batch_with(NOW * 1000)), "these are microseconds", "instead of microseconds"),
+        (("INVALID_TIMESTAMP", batch_with(NOW, NOW + 7_200_000)), "2.0 h after the request", "clock"),
+        (("INVALID_TIMESTAMP", batch_with(NOW - 30 * 86_400_000)), "30 days before the request", "clock"),
+        (("INVALID_TIMESTAMP", batch_with(NOW)), "within 100 ms of the request", "compare the broker's clock"),
+        (("INVALID_RECORD", batch_with(NOW * 1000)), "these are microseconds", "in milliseconds"),
+        (("INVALID_RECORD", batch_with(NOW // 1000, key=None), "Timestamp 1 is out of range"), "these are seconds", "in milliseconds"),
+        (("INVALID_RECORD", batch_with(NOW, NOW, key=None)), "2 of 2 records have no key", "give every record a key"),
+        (("INVALID_RECORD", batch_with(NOW, record_count=3)), "last offset delta is 0", "developers of the client"),
+        (("INVALID_RECORD", batch_with(NOW), "no such schema"), "'no such schema'", "broker's error message"),
+        (("UNSUPPORTED_COMPRESSION_TYPE", batch_with(NOW, codec=4), None, 3), "with zstd in Produce v3", "compression.type=lz4"),
+        (("UNSUPPORTED_COMPRESSION_TYPE", batch_with(NOW, codec=3)), "with lz4, which Produce v8 allows", "that the product supports"),
+        (("INVALID_REQUEST", batch_with(NOW) + batch_with(NOW)), "more than one batch", "developers of the client"),
+        (("INVALID_REQUEST", batch_with(NOW, transactional=True)), "no transactional id", "developers of the client"),
+        (("INVALID_REQUIRED_ACKS", batch_with(NOW), None, 8, 2), "the request has acks=2", "set acks=all"),
+        (("INVALID_REQUIRED_ACKS", batch_with(NOW), None, 8, 1), "the request has acks=1", "product"),
+    ],
+)  # fmt: skip
+def test_what_a_refused_batch_shows(found: tuple[Any, ...], seen: str, advice: str) -> None:
+    about = refusal(*found)
+    assert about.id == "produce-refused" and seen in about.seen and advice in about.remedy
+
+
+def test_a_record_with_a_key_is_not_blamed_on_compaction() -> None:
+    about = refusal("INVALID_RECORD", batch_with(NOW))
+    assert "have no key" not in about.seen and "has no key" not in about.seen
+
+
+def test_a_limit_below_kafka_s_own() -> None:
+    small = refusal("MESSAGE_TOO_LARGE", batch_with(NOW), "Max 100")
+    assert "less than Kafka's own limit" in small.seen and small.seen.endswith("'Max 100'")
+    large = encode_batch([Record(0, NOW, b"k", b"v" * 2_000_000)])
+    assert "less than Kafka's own limit" not in refusal("MESSAGE_TOO_LARGE", large).seen
