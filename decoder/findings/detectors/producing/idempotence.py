@@ -13,7 +13,7 @@ from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader, said
-from ...models.sent_batches import SentBatches
+from ...models.sent_batches import NO_ANSWER, SentBatches
 from .sequence_causes import PERHAPS_SHARED, UNSEEN, Cause, cause_of, late, shared
 
 _PARTITIONS = 10_000
@@ -202,20 +202,27 @@ class DuplicateSends(ProduceDetector):
     id = "duplicate-sends"
     severity = Severity.LOW
     title = "a producer resends a batch that was already acknowledged (DUPLICATE_SEQUENCE_NUMBER)"
-    why = (
-        "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
-        "were new; it refuses an older one. The records are written once, but bytes and time are spent twice, and a "
-        "client that loses track of acknowledgements has a bug."
-    )
-    remedy = (
-        "upgrade the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
-        "the broker's response time, so that the client gives up too early"
-    )
     apis = frozenset({PRODUCE})
 
+    _ACKNOWLEDGED = (
+        "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it were new; it refuses "
+        "an older one. The records are written once, but bytes and time are spent twice, and a client that loses track of "
+        "acknowledgements has a bug.",
+        "upgrade the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than the broker's "
+        "response time, so that the client gives up too early",
+    )
+    _AFTER_LOSS = (
+        "The first request got no answer, but its records were written: the broker recognises the batch when it is sent again, and nothing "
+        "is written twice. This is what idempotence is for.",
+        "nothing, if it is rare: clients take this answer as success. Otherwise find out why requests get no answer",
+    )
     REMEMBERED = 32
     """Batches of a partition; brokers remember 5."""
     _CODE = error_code("DUPLICATE_SEQUENCE_NUMBER")
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sent = traffic.model(SentBatches)
 
     def setup(self) -> None:
         # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
@@ -241,10 +248,15 @@ class DuplicateSends(ProduceDetector):
                 taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
                 taken.append((conn.number, batch.producer_epoch, batch.base_sequence))
             elif code == self._CODE:
-                finding = self._report((conn.identity, "answer"), conn, exchange, part, batch, code)
+                earlier = self._sent.history(conn, batch, part.topic, part.partition).batches
+                lost = any(b.sequence == batch.base_sequence and b.code == NO_ANSWER for b in earlier)
+                finding = self._report((conn.identity, "lost" if lost else "answer"), conn, exchange, part, batch, code)
+                if lost:
+                    finding.severity, finding.why, finding.remedy = Severity.INFO, *self._AFTER_LOSS
                 finding.seen = (
                     f"{conn.where} answers batches of {conn.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
+                    + ("; they had been sent before and got no answer" if lost else "")
                 )
 
     def _report(
@@ -259,6 +271,7 @@ class DuplicateSends(ProduceDetector):
         return self.report(
             key,
             exchange,
+            *self._ACKNOWLEDGED,
             topic=part.topic,
             partition=part.partition,
             error=error_name(code) if code else None,

@@ -690,3 +690,59 @@ def test_a_limit_below_kafka_s_own() -> None:
     assert "less than Kafka's own limit" in small.seen and small.seen.endswith("'Max 100'")
     large = encode_batch([Record(0, NOW, b"k", b"v" * 2_000_000)])
     assert "less than Kafka's own limit" not in refusal("MESSAGE_TOO_LARGE", large).seen
+
+
+def test_a_batch_that_was_written_although_its_answer_was_lost() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    talk.produce(connection, batch_of(0), NO_ANSWER)
+    talk.close(connection, by="broker")
+    talk.produce(talk.connect(), batch_of(0), "DUPLICATE_SEQUENCE_NUMBER")
+    found = next(f for f in talk.findings() if f.id == "duplicate-sends")
+    assert found.severity is Severity.INFO and "got no answer" in found.seen and "what idempotence is for" in found.why
+
+
+# --- offsets that a log does not have
+
+
+def out_of_range(asked: int, before: int, start: int, end: int, often: int = 1) -> Finding:
+    """A consumer sees a log that ends at `before`, asks for an offset, and then sees a log from `start` to `end`."""
+    talk = Conversation()
+    connection = talk.connect()
+
+    def listed(timestamp: int, offset: int) -> None:
+        part = {"partition_index": 0, "timestamp": timestamp}
+        answer = {"partition_index": 0, "error_code": 0, "offset": offset}
+        talk.ask(
+            connection, "ListOffsets", 1, {"replica_id": -1, "topics": [{"name": "orders", "partitions": [part]}]},
+            {"topics": [{"name": "orders", "partitions": [answer]}]},
+        )  # fmt: skip
+
+    fetched(talk, connection, before, b"", before)
+    for _ in range(often):
+        fetched(talk, connection, asked, b"", -1, "OFFSET_OUT_OF_RANGE")
+        talk.wait(0.5)
+    listed(-2, start)
+    listed(-1, end)
+    return next(f for f in talk.findings() if f.id == "offset-out-of-range")
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "start", "end", "cause", "seen"),
+    [
+        (5, 4, 8, 9, "before-the-log", "3 records deleted before being read"),
+        (50, 4, 0, 9, "behind-the-log", "the log ends at 9"),
+        (4, 6, 0, 9, "inside-the-log", "so it contains this one"),
+        (6, 4, 0, 9, "unknown", "OFFSET_OUT_OF_RANGE"),
+        (-1, 4, 0, 9, "no-offset", "no log has a negative offset"),
+    ],
+)
+def test_where_an_offset_lies(asked: int, before: int, start: int, end: int, cause: str, seen: str) -> None:
+    found = out_of_range(asked, before, start, end)
+    assert found.about["cause"] == cause and seen in found.seen
+    assert ("recreated" in found.why or "created again" in found.why) == (cause in ("behind-the-log", "unknown"))
+
+
+def test_platformatic_304_a_client_that_takes_minus_one_for_an_offset() -> None:
+    found = out_of_range(-1, 4, 0, 9, often=20)
+    assert found.severity is Severity.HIGH and found.about["cause"] == "no-offset" and "upgrade the client" in found.remedy
