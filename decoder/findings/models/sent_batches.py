@@ -58,7 +58,7 @@ class SentBatch:
 
 
 @dataclass(slots=True)
-class History:
+class BatchHistory:
     """The latest batches of a producer for a partition, in the order in which they were sent. `refusal`: what the broker last answered
     with an error."""
 
@@ -96,11 +96,11 @@ class SentBatches(Model):
 
     def setup(self) -> None:
         self._produce = self.traffic.model(ProduceReader)
-        self._histories: LruDict[ProducerPartition, History] = LruDict(_PARTITIONS)
+        self._histories: LruDict[ProducerPartition, BatchHistory] = LruDict(_PARTITIONS)
 
-    def history(self, conn: ClientConnection, batch: Batch, topic: str, partition: int) -> History:
+    def history(self, conn: ClientConnection, batch: Batch, topic: str, partition: int) -> BatchHistory:
         """Of a batch's producer and partition; empty if nothing is known."""
-        return self._histories.get(_place(conn, batch, topic, partition)) or History()
+        return self._histories.get(_place(conn, batch, topic, partition)) or BatchHistory()
 
     def sharing(self, conn: ClientConnection, batch: Batch, topic: str, partition: int) -> SentBatch | None:
         """The last batch of another client for this partition with the same producer id and epoch. It looks at all histories."""
@@ -118,7 +118,7 @@ class SentBatches(Model):
             return
         now, number = exchange.request_time_ns or 0, exchange.correlation_id
         for part, batch in sent.idempotent:
-            history = self._histories.of(_place(conn, batch, part.topic, part.partition), History)
+            history = self._histories.of(_place(conn, batch, part.topic, part.partition), BatchHistory)
             history.batches.append(
                 SentBatch(batch.base_sequence, batch.announced, batch.producer_epoch, batch.crc, now, conn, number)
             )

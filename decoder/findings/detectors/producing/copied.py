@@ -12,7 +12,7 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, some
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
-from ...models.sent_batches import History, SentBatches
+from ...models.sent_batches import BatchHistory, SentBatches
 
 _Producer = tuple[str, str, int]
 """A client's host, its id, and a producer id."""
@@ -129,7 +129,7 @@ class BatchInTwoTopics(ProduceDetector):
             self._lost[key] = _Lost(topics, exchange.request_time_ns or 0)
 
 
-def _alike(there: History, here: History, exchange: Exchange) -> bool:
+def _alike(there: BatchHistory, here: BatchHistory, exchange: Exchange) -> bool:
     """Whether the client means to write the same to both: it did so before, or this batch was sent here before."""
     own = here.of(exchange)
     sent = {(each.sequence, each.crc) for each in there.batches}

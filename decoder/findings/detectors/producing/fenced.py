@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
@@ -16,8 +15,8 @@ from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.produce import PRODUCE, PartitionProduceResponse, ProduceDetector, said
 from ...models.sent_batches import SentBatches
+from ...models.transactions import INIT_PRODUCER_ID, TRANSACTIONAL, ProducerTransactions, transactional_id
 from .sequence_causes import SILENCE_NS
-from .transactions import END_TXN, INIT_PRODUCER_ID, TRANSACTIONAL, transactional_id
 
 
 class _Owner(NamedTuple):
@@ -29,14 +28,6 @@ class _Owner(NamedTuple):
     connection: int
     producer_id: int
     epoch: int
-
-
-@dataclass(slots=True)
-class _Transaction:
-    """The transaction of a transactional id. `begun_ns`: when, 0 if none is open."""
-
-    timeout_ms: int
-    begun_ns: int = 0
 
 
 class _Verdict(NamedTuple):
@@ -75,9 +66,12 @@ class Fenced(ProduceDetector):
     IDS = 5000
     _CODES = error_code_set("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
 
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._transactions = traffic.model(ProducerTransactions)
+
     def setup(self) -> None:
         self._owners: LruDict[str, deque[_Owner]] = LruDict(self.IDS)
-        self._transactions: LruDict[str, _Transaction] = LruDict(self.IDS)
         self._verdicts: dict[object, _Verdict] = {}  # by finding
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -86,31 +80,12 @@ class Fenced(ProduceDetector):
         code = self.error_of(exchange, self._CODES)
         if code in self._CODES:
             self._fenced(conn, exchange, code)
-        elif not exchange.error:
-            self._went_well(conn, exchange)
-
-    def _went_well(self, conn: ClientConnection, exchange: Exchange) -> None:
-        api = exchange.api_key
-        if api == PRODUCE:
-            sent = self.produce.sent(exchange)
-            name = sent.transactional_id if sent is not None else None
-        else:
-            name = transactional_id(exchange)
-        if not name:
-            return
-        if api == INIT_PRODUCER_ID:
-            asked, answer = exchange.request_view, exchange.response_view
-            if asked is not None and answer is not None:
+        elif exchange.api_key == INIT_PRODUCER_ID and not code:
+            name, answer = transactional_id(exchange), exchange.response_view
+            if name and answer is not None:
                 number, epoch = answer["producer_id"], answer["producer_epoch"]
                 owner = _Owner(conn.who, conn.identity, conn.client, conn.number, number, epoch)
                 self._owners.of(name, lambda: deque(maxlen=self.OWNERS)).append(owner)
-                self._transactions[name] = _Transaction(asked["transaction_timeout_ms"])
-        elif name in self._transactions:
-            transaction = self._transactions[name]
-            if api == END_TXN:
-                transaction.begun_ns = 0
-            elif not transaction.begun_ns:
-                transaction.begun_ns = exchange.request_time_ns or 0
 
     def _fenced(self, conn: ClientConnection, exchange: Exchange, code: int) -> None:
         name = transactional_id(exchange)
@@ -153,8 +128,8 @@ class Fenced(ProduceDetector):
                 "client uses the same producer id.",
                 "upgrade the client; do not share a producer between processes. Close it and create a new one",
             )
-        transaction = self._transactions.get(name)
-        if transaction is None:
+        transaction = self._transactions.of(name)
+        if transaction is None or transaction.timeout_ms is None:
             return _Verdict(
                 "unknown",
                 f"{nobody}, and its own InitProducerId is not in the capture, so its transaction may have timed out",
@@ -162,9 +137,8 @@ class Fenced(ProduceDetector):
                 "transaction.timeout.ms (KIP-588).",
                 f"{_OWN_ID}; if no second producer exists, raise transaction.timeout.ms or make transactions shorter",
             )
-        limit = transaction.timeout_ms * 1_000_000
-        lasted = (exchange.request_time_ns or 0) - transaction.begun_ns if transaction.begun_ns else 0
-        if lasted > limit:
+        limit, lasted = transaction.timeout_ms * 1_000_000, transaction.open_ns(exchange)
+        if transaction.over_time(exchange):
             return _Verdict(
                 _TIMEOUT,
                 f"{nobody}; its transaction was open for {duration(lasted)}, longer than its transaction.timeout.ms "

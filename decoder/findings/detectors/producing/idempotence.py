@@ -14,7 +14,7 @@ from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader, said
 from ...models.sent_batches import NO_ANSWER, SentBatches
-from .sequence_causes import PERHAPS_SHARED, UNSEEN, Cause, cause_of, late, shared
+from .sequence_causes import PERHAPS_SHARED, UNSEEN, SequenceCause, cause_of, late, shared
 
 _PARTITIONS = 10_000
 _MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
@@ -56,7 +56,7 @@ class OutOfOrder(ProduceDetector):
 
     def setup(self) -> None:
         self._sequences: LruDict[_Key, _Sequence] = LruDict(_PARTITIONS)
-        self._causes: dict[object, Cause] = {}  # by finding
+        self._causes: dict[object, SequenceCause] = {}  # by finding
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -140,7 +140,7 @@ class OutOfOrder(ProduceDetector):
 
     def _cause(
         self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, expected: int | None
-    ) -> Cause:
+    ) -> SequenceCause:
         history = self._sent.history(conn, batch, part.topic, part.partition)
         sent = history.of(exchange)
         if sent is None:
@@ -152,7 +152,7 @@ class OutOfOrder(ProduceDetector):
                 return shared(other)
         return cause
 
-    def _adopt(self, key: object, finding: Finding, cause: Cause) -> None:
+    def _adopt(self, key: object, finding: Finding, cause: SequenceCause) -> None:
         self._causes[key] = cause
         finding.about["cause"] = str(cause.kind)
         finding.why, finding.remedy, finding.explains = cause.why, cause.remedy, (*self.explains, *cause.explains)

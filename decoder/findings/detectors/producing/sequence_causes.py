@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....schema import facts
 from ....schema.facts import error_name
 from ...engine.formatting import SECOND, duration, several
-from ...models.sent_batches import NO_ANSWER, WAITING, History, SentBatch
+from ...models.sent_batches import NO_ANSWER, WAITING, BatchHistory, SentBatch
 
 OUT_OF_ORDER = facts.error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
 SILENCE_NS = 60 * SECOND
@@ -26,7 +26,7 @@ _FATAL = (
 )
 
 
-class Kind(StrEnum):
+class CauseKind(StrEnum):
     """What is known of the cause; `Finding.about` has it as ``cause``."""
 
     DROPPED = "batch-dropped"
@@ -45,15 +45,15 @@ class Kind(StrEnum):
     UNSEEN = "not-in-the-capture"
 
 
-PERHAPS_SHARED = frozenset({Kind.GAP, Kind.NEW_EPOCH, Kind.LOST, Kind.FORGOTTEN, Kind.UNSEEN})
+PERHAPS_SHARED = frozenset({CauseKind.GAP, CauseKind.NEW_EPOCH, CauseKind.LOST, CauseKind.FORGOTTEN, CauseKind.UNSEEN})
 """Causes that another producer with the same id would explain better."""
 
 
-class Cause(NamedTuple):
+class SequenceCause(NamedTuple):
     """A cause. `seen` continues the sentence that says what was refused. `sure`: what the client or broker did is on the wire, so
     retrying will not help. `dropped`: the sequence that the client gave up, -1 for none."""
 
-    kind: Kind
+    kind: CauseKind
     seen: str
     why: str
     remedy: str
@@ -62,7 +62,7 @@ class Cause(NamedTuple):
     explains: tuple[str, ...] = ()
 
 
-def cause_of(history: History, sent: SentBatch, expected: int | None) -> Cause:
+def cause_of(history: BatchHistory, sent: SentBatch, expected: int | None) -> SequenceCause:
     """Why `sent` was refused. `expected`: the sequence that the client skipped before it, None if it skipped none."""
     earlier = history.earlier(sent)
     reused = _reused([sent, *earlier])
@@ -94,22 +94,22 @@ def _before(earlier: list[SentBatch], sent: SentBatch) -> SentBatch | None:
     return None
 
 
-def _gap(earlier: list[SentBatch], sent: SentBatch, expected: int) -> Cause:
+def _gap(earlier: list[SentBatch], sent: SentBatch, expected: int) -> SequenceCause:
     lost = next((b for b in earlier if b.next_sequence == expected and b.code == NO_ANSWER), None)
     if lost is not None:
         return _dropped(lost, sent, f" (nor was sequence {expected} ever sent)")
     seen = f"sequence {sent.sequence} arrived, but {expected} was expected"
     if not earlier:
-        return Cause(
-            Kind.NEW_EPOCH,
+        return SequenceCause(
+            CauseKind.NEW_EPOCH,
             f"{seen}: it is the first batch of epoch {sent.epoch}",
             _SEQUENCES + "With a new epoch, sequences begin at 0; this client went on with those of the epoch before.",
             "upgrade the client: after a new epoch it must number its batches from 0 (KIP-360). If packets are missing from the "
             "capture, look for them first",
             sure=True,
         )
-    return Cause(
-        Kind.GAP,
+    return SequenceCause(
+        CauseKind.GAP,
         f"{seen}, and the batch with it was not sent",
         _SEQUENCES + "The client gave sequence numbers to records that it never sent: they timed out in its queue, or it lost them.",
         "raise delivery.timeout.ms (librdkafka: message.timeout.ms), so that records do not expire in the client's queue; otherwise "
@@ -118,9 +118,9 @@ def _gap(earlier: list[SentBatch], sent: SentBatch, expected: int) -> Cause:
     )
 
 
-def _dropped(lost: SentBatch, sent: SentBatch, more: str) -> Cause:
-    return Cause(
-        Kind.DROPPED,
+def _dropped(lost: SentBatch, sent: SentBatch, more: str) -> SequenceCause:
+    return SequenceCause(
+        CauseKind.DROPPED,
         f"sequence {lost.sequence}, sent {duration(sent.sent_ns - lost.sent_ns)} before it, got no answer and was never sent again"
         f"{more}; the client dropped that batch and went on with sequence {sent.sequence}",
         _SEQUENCES + "The client gave up a batch that was under way (message.timeout.ms in librdkafka, delivery.timeout.ms in Java), but "
@@ -134,15 +134,15 @@ def _dropped(lost: SentBatch, sent: SentBatch, more: str) -> Cause:
     )
 
 
-def _reused(batches: list[SentBatch]) -> Cause | None:
+def _reused(batches: list[SentBatch]) -> SequenceCause | None:
     """Two batches with one sequence and other records, the first of which was not refused. The latest batch comes first."""
     last: dict[int, SentBatch] = {}
     for batch in reversed(batches):
         first = last.get(batch.sequence)
         if first is not None and first.crc != batch.crc and first.code <= 0:
             outcome = {0: "acknowledged", WAITING: "still waiting for its answer"}.get(first.code, "left without an answer")
-            return Cause(
-                Kind.REUSED,
+            return SequenceCause(
+                CauseKind.REUSED,
                 f"the client used sequence {batch.sequence} twice: the first batch ({several(first.count, 'record')}, {outcome}) had "
                 f"other records than the second one ({several(batch.count, 'record')})",
                 _SEQUENCES + "A sequence number stands for the same records in every attempt; the broker takes a batch of the same length "
@@ -155,21 +155,21 @@ def _reused(batches: list[SentBatch]) -> Cause | None:
     return None
 
 
-def _again(earlier: list[SentBatch], sent: SentBatch) -> Cause | None:
+def _again(earlier: list[SentBatch], sent: SentBatch) -> SequenceCause | None:
     """The causes where its own sequence was sent before."""
     same = [b for b in earlier if b.sequence == sent.sequence]
     later = sum(1 for b in earlier if b.code == 0 and 0 < (b.sequence - sent.sequence) & 0x7FFFFFFF < 1 << 30)
     if any(b.code == 0 for b in same):
-        return Cause(
-            Kind.REPEATED,
+        return SequenceCause(
+            CauseKind.REPEATED,
             f"sequence {sent.sequence} was acknowledged before, and the client sent the same batch again after {later} later ones",
             _SEQUENCES + f"A broker recognises the last {REMEMBERED} batches when they are repeated; older ones are out of order.",
             "nothing is lost: the batch is written. Upgrade the client, which lost track of an acknowledgement",
             sure=True,
         )
     if same and later >= REMEMBERED:
-        return Cause(
-            Kind.LATE,
+        return SequenceCause(
+            CauseKind.LATE,
             f"sequence {sent.sequence} was sent again after {later} later batches had been acknowledged",
             _SEQUENCES + f"A broker recognises the last {REMEMBERED} batches when they are repeated, so it cannot tell whether this one "
             "was written.",
@@ -180,9 +180,9 @@ def _again(earlier: list[SentBatch], sent: SentBatch) -> Cause | None:
     return None
 
 
-def _overtaken(before: SentBatch, sent: SentBatch) -> Cause:
-    return Cause(
-        Kind.OVERTAKEN,
+def _overtaken(before: SentBatch, sent: SentBatch) -> SequenceCause:
+    return SequenceCause(
+        CauseKind.OVERTAKEN,
         f"it overtook sequence {before.sequence}, which was still waiting for its answer on another connection "
         f"(from {before.conn.client}, this one from {sent.conn.client})",
         _SEQUENCES + "The order of batches holds on one connection only.",
@@ -191,13 +191,13 @@ def _overtaken(before: SentBatch, sent: SentBatch) -> Cause:
     )
 
 
-def _contradicted(before: SentBatch, sent: SentBatch) -> Cause:
+def _contradicted(before: SentBatch, sent: SentBatch) -> SequenceCause:
     """The broker acknowledged the batch before it."""
     silence = sent.sent_ns - before.answered_ns
     fact = f"no sequence was skipped: the batch before it, up to sequence {before.last_sequence}, was acknowledged"
     if silence >= SILENCE_NS:
-        return Cause(
-            Kind.FORGOTTEN,
+        return SequenceCause(
+            CauseKind.FORGOTTEN,
             f"{fact}, and after {silence // SECOND} s of silence the broker has forgotten the producer",
             "Apache Kafka accepts any sequence of a producer id that it has forgotten (KIP-360; before 2.5 it answered "
             "UNKNOWN_PRODUCER_ID), and forgets it after producer.id.expiration.ms (1 day). So this is probably another product, with a "
@@ -208,15 +208,15 @@ def _contradicted(before: SentBatch, sent: SentBatch) -> Cause:
             sure=True,
         )
     if before.conn.broker != sent.conn.broker:
-        return Cause(
-            Kind.MOVED,
+        return SequenceCause(
+            CauseKind.MOVED,
             f"{fact} by {before.conn.where}; {sent.conn.where}, which leads the partition now, does not have it",
             _SEQUENCES + "The new leader lacks an acknowledged batch: its log is behind or was truncated "
             "(unclean.leader.election.enable, min.insync.replicas=1), or it lacks the producer's state.",
             f"look for an unclean election in the brokers' logs at that time; set min.insync.replicas=2. {_FATAL}",
         )
-    return Cause(
-        Kind.LOST,
+    return SequenceCause(
+        CauseKind.LOST,
         f"no sequence was skipped; the same broker acknowledged the batch before it, up to sequence {before.last_sequence}, "
         f"{duration(silence)} earlier",
         _SEQUENCES + "The broker contradicts its own acknowledgement: it lost the producer's last state (a log that was truncated, or a "
@@ -225,18 +225,18 @@ def _contradicted(before: SentBatch, sent: SentBatch) -> Cause:
     )
 
 
-def _behind(before: SentBatch, sent: SentBatch) -> Cause:
+def _behind(before: SentBatch, sent: SentBatch) -> SequenceCause:
     error = facts.errors().get(before.code)
     fact = f"sequence {before.sequence}, before it, was refused with {error_name(before.code)}"
     if error is not None and error.retriable:
-        return Cause(
-            Kind.BEHIND,
+        return SequenceCause(
+            CauseKind.BEHIND,
             f"no sequence was skipped; {fact}",
             _SEQUENCES + "When a batch fails, those in flight behind it are refused too and sent again after it: that is normal.",
             f"if it does not recover, find out why the first one failed ({error_name(before.code)})",
         )
-    return Cause(
-        Kind.SKIPPED,
+    return SequenceCause(
+        CauseKind.SKIPPED,
         f"{fact}, and the client went on with the next sequence",
         _SEQUENCES + "That error is final. Its records are not written, so the numbers behind it do not fit, unless the client gets a new "
         "epoch (KIP-360).",
@@ -244,8 +244,8 @@ def _behind(before: SentBatch, sent: SentBatch) -> Cause:
     )
 
 
-UNSEEN = Cause(
-    Kind.UNSEEN,
+UNSEEN = SequenceCause(
+    CauseKind.UNSEEN,
     "the batch before it is not in the capture, so it is unknown whether one is missing",
     _SEQUENCES + "When a batch fails, those in flight behind it are refused too and sent again after it: that is normal. If it does "
     "not recover, a batch before it was given up or lost.",
@@ -253,10 +253,10 @@ UNSEEN = Cause(
 )
 
 
-def _unseen(sent: SentBatch, first: bool) -> Cause:
+def _unseen(sent: SentBatch, first: bool) -> SequenceCause:
     if first and sent.sequence == 0:
-        return Cause(
-            Kind.UNSEEN,
+        return SequenceCause(
+            CauseKind.UNSEEN,
             f"it is the first batch of epoch {sent.epoch} and has sequence 0",
             "The broker knows later sequences of this producer id and epoch, and no other client in the capture sent them. Most likely the "
             "id was given out before: a cluster whose ZooKeeper or controller data was reset counts producer ids from 0 again, while "
@@ -267,10 +267,10 @@ def _unseen(sent: SentBatch, first: bool) -> Cause:
     return UNSEEN
 
 
-def shared(other: SentBatch) -> Cause:
+def shared(other: SentBatch) -> SequenceCause:
     """Another client writes with the same producer id and epoch."""
-    return Cause(
-        Kind.SHARED,
+    return SequenceCause(
+        CauseKind.SHARED,
         f"{other.conn.who} writes to the partition with the same producer id and epoch (up to sequence {other.last_sequence})",
         _SEQUENCES + "One producer id belongs to one producer: with two, their sequences get mixed up.",
         "do not share a producer between processes (after fork, create a new one); if each asked InitProducerId itself, the broker gave "
@@ -279,10 +279,10 @@ def shared(other: SentBatch) -> Cause:
     )
 
 
-def late(sequence: int) -> Cause:
+def late(sequence: int) -> SequenceCause:
     """The client sent a batch that had no answer after the ones behind it."""
-    return Cause(
-        Kind.BEHIND,
+    return SequenceCause(
+        CauseKind.BEHIND,
         f"sequence {sequence}, before it, got no answer and was sent again only later",
         _SEQUENCES + "Batches behind one that is missing are refused until it has been sent again.",
         "if it does not recover, upgrade the client: it must send a batch without an answer again before those behind it",

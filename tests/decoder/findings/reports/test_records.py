@@ -746,3 +746,71 @@ def test_where_an_offset_lies(asked: int, before: int, start: int, end: int, cau
 def test_platformatic_304_a_client_that_takes_minus_one_for_an_offset() -> None:
     found = out_of_range(-1, 4, 0, 9, often=20)
     assert found.severity is Severity.HIGH and found.about["cause"] == "no-offset" and "upgrade the client" in found.remedy
+
+
+# --- transactions in the wrong state
+
+
+def invalid_state(talk: Conversation) -> Finding:
+    return next(f for f in talk.findings() if f.id == "transaction-refused")
+
+
+def begun() -> tuple[Conversation, Connection]:
+    talk = java()
+    connection = talk.connect()
+    talk.init(connection, name="shop-1", timeout_ms=10000)
+    transaction(talk, connection)
+    return talk, connection
+
+
+def test_a_batch_for_a_partition_that_was_not_added() -> None:
+    talk, connection = begun()
+    batch = batch_of(0, transactional=True)
+    talk.produce(connection, batch, "INVALID_TXN_STATE", partition=1, name="shop-1", text="not added")
+    found = invalid_state(talk)
+    assert "orders-1 was not added to the transaction" in found.seen and found.seen.endswith("'not added'")
+    assert "upgrade the client" in found.remedy
+
+
+def test_a_batch_for_a_partition_that_was_added() -> None:
+    talk, connection = begun()
+    talk.produce(connection, batch_of(1, transactional=True), "INVALID_TXN_STATE", name="shop-1")
+    found = invalid_state(talk)
+    assert "has this partition" in found.seen and "contradicts the coordinator" in found.why
+
+
+def test_a_batch_after_the_transaction_s_end() -> None:
+    talk, connection = begun()
+    ended(talk, connection)
+    talk.produce(connection, batch_of(1, transactional=True), "INVALID_TXN_STATE", name="shop-1")
+    found = invalid_state(talk)
+    assert "no transaction was open: the last one was committed 100 ms before" in found.seen and "threads" in found.remedy
+
+
+def test_a_commit_of_nothing() -> None:
+    talk = java()
+    connection = talk.connect()
+    talk.init(connection, name="shop-1")
+    ended(talk, connection, "INVALID_TXN_STATE")
+    assert "no transaction was open: none had begun" in invalid_state(talk).seen
+
+
+def test_a_commit_after_the_timeout() -> None:
+    talk, connection = begun()
+    talk.wait(12)
+    ended(talk, connection, "INVALID_TXN_STATE")
+    found = invalid_state(talk)
+    assert "was open for 12.1 s, longer than its timeout (10.0 s)" in found.seen and "transaction.timeout.ms" in found.remedy
+
+
+def test_a_transaction_that_began_before_the_capture() -> None:
+    talk = java()
+    ended(talk, talk.connect(), "INVALID_TXN_STATE")
+    assert "transaction was open" not in invalid_state(talk).seen
+
+
+def test_a_timeout_that_brokers_do_not_allow() -> None:
+    talk = java()
+    asked = {"transactional_id": "shop-1", "transaction_timeout_ms": 3_600_000, "producer_id": -1, "producer_epoch": -1}
+    talk.ask(talk.connect(), "InitProducerId", 4, asked, {"error_code": facts.error_code("INVALID_TRANSACTION_TIMEOUT")})
+    assert "it asked for 60 min" in invalid_state(talk).seen
