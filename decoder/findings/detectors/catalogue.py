@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from ..engine.detector import Detector
 from .cluster import answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
-from .fetching import fetching, lagging, replicas, sessions
+from .fetching import fetching, lagging, replicas, sessions, standstill
 from .groups import assignments, commits, coordinators, membership, rebalances
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
-from .producing import batches, corrupt, fenced, idempotence, producing, resent, retries, transactions
+from .producing import (
+    batches,
+    compression,
+    copied,
+    corrupt,
+    fenced,
+    idempotence,
+    producing,
+    resent,
+    retries,
+    transactions,
+)
 from .security import authentication, authorization
 from .versions import features, first_requests, missing_apis, mixed, odd_connections, outdated, versions
 
@@ -85,10 +96,12 @@ _DETECTORS: tuple[type[Detector], ...] = (
     retries.LeaderRetries,
     retries.TooFewReplicas,
     resent.Resent,
+    copied.BatchInTwoTopics,
     batches.TinyBatches,
     batches.Uncompressed,
     batches.Skew,
     corrupt.CorruptBatches,
+    compression.UnusualCompression,
     idempotence.OutOfOrder,
     idempotence.DuplicateSends,
     idempotence.TooManyInFlight,
@@ -102,6 +115,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     fetching.OffsetOutOfRange,
     fetching.FetchErrorLoop,
     fetching.BatchOverFetchLimit,
+    standstill.SameRecordsAgain,
     lagging.GrowingLag,
     lagging.StalledByTransaction,
     replicas.ReadReplicaBouncing,
