@@ -13,6 +13,7 @@ from typing import ClassVar
 from ....connection.exchange import Exchange, State
 from ....embedded import sasl_step
 from ....schema import facts
+from ...engine.broker_messages import masked
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Model, Wanted
 from ...engine.finding import Finding, Severity
@@ -30,29 +31,7 @@ _LEGS = {"client": " between the client and the proxy", "broker": " between the 
 _CLIENTS = "Java, librdkafka: security.protocol=SASL_SSL"
 _PROXY = "barnabas proxy --broker-tls, or --broker-ca FILE"
 
-_SECRETIVE = re.compile(
-    r"(?i)\b(password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b(\s*[=:]\s*)\S+"
-)
-_LONG = re.compile(r"[A-Za-z0-9+/_=.-]{24,}")
-_PLAIN_WORD = re.compile(r"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
 _CLOCK = re.compile(r"(?i)expir|not yet|no longer|\bexp\b|\bnbf\b|\biat\b|clock|issued at|in the future")
-
-
-def masked(text: str | None, secret: bytes = b"") -> str:
-    """A broker's message about an authentication, at most 200 characters, without anything that may be a secret.
-
-    `secret`: the token that was sent; its parts are taken out wherever they stand.
-    """
-    reason = text or ""
-    for part in re.split(rb"[\0\x01,\s]", secret):
-        value = part.partition(b"=")[2] or part
-        for piece in {part, value}:
-            word = piece.decode("utf-8", "replace")
-            if len(word) >= 4:
-                reason = reason.replace(word, "***")
-    reason = _SECRETIVE.sub(r"\1\2***", reason)
-    reason = _LONG.sub(lambda m: m[0] if _PLAIN_WORD.fullmatch(m[0]) else "***", reason)
-    return reason if len(reason) <= 200 else reason[:199] + "…"
 
 
 @dataclass(slots=True)
