@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engine.detector import Detector
 from .cluster import contradictions, metadata, misrouted, partitions, throttling, unexplained
 from .fetching import fetching, lagging, replicas, sessions
-from .groups import assignments, commits, coordinators, membership, progress, rebalances
+from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
@@ -69,6 +69,8 @@ _DETECTORS: tuple[type[Detector], ...] = (
     group_refusals.InconsistentProtocol,
     group_refusals.GroupRefused,
     progress.StalledMember,
+    share.FirstAcknowledgements,
+    share.RecordDeliveredAgain,
     commits.StaleCommit,
     commits.OutsiderCommit,
     commits.CommitFailed,
