@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import admin, contradictions, metadata, misrouted, partitions, throttling, unexplained
 from .fetching import fetching, lagging, replicas, sessions
 from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
@@ -112,6 +112,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     metadata.UnknownTopicLoop,
     metadata.InvalidTopicName,
     metadata.TopicMadeByAsking,
+    admin.AdminRefused,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,
     partitions.LeaderNotPreferred,
