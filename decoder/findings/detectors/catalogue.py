@@ -41,6 +41,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     network_refusals.ClosedAtOnce,
     network_refusals.ProxyNotLetIn,
     misrouted.MisroutedClient,
+    misrouted.RebootstrapIgnored,
     protocols.TlsOnPlaintextPort,
     protocols.PlaintextOnTlsPort,
     protocols.TlsHandshakeFailed,

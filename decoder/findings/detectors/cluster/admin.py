@@ -19,7 +19,7 @@ _METADATA, _DESCRIBE_CLUSTER = facts.api_key("Metadata"), facts.api_key("Describ
 _ADMIN = facts.api_key_set(
     "CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "AlterConfigs", "IncrementalAlterConfigs", "ElectLeaders",
     "AlterPartitionReassignments", "DeleteGroups", "OffsetDelete", "CreateAcls", "DeleteAcls", "AlterClientQuotas",
-    "AlterUserScramCredentials", "UpdateFeatures", "UnregisterBroker", "AlterReplicaLogDirs", "CreateDelegationToken",
+    "AlterUserScramCredentials", "UpdateFeatures", "UnregisterBroker", "CreateDelegationToken",
     "RenewDelegationToken", "ExpireDelegationToken", "AddRaftVoter", "RemoveRaftVoter", "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
 )  # fmt: skip
