@@ -204,7 +204,7 @@ def _cause(mechanism: str, reason: str, state: SaslState) -> tuple[str, str]:
             f"Earlier {worked}, so issuer, audience and scope fit: it is this token, which was revoked or has another content, or the keys that "
             "the broker checks it with have changed since."
             if token
-            else f"Earlier {worked}: the user's password was changed, or the user was removed, after that.",
+            else f"Earlier {worked}: since then, the user's password was changed or the user removed, or the client sends another password.",
             "look at what the token endpoint gave the client this time, and whether the broker still reaches "
             "sasl.oauthbearer.jwks.endpoint.url"
             if token
