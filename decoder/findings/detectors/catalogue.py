@@ -70,6 +70,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     group_refusals.InconsistentProtocol,
     group_refusals.GroupRefused,
     progress.StalledMember,
+    progress.OffsetsNotRead,
     share.FirstAcknowledgements,
     share.RecordDeliveredAgain,
     commits.StaleCommit,

@@ -1,15 +1,22 @@
-"""Members that live and read nothing."""
+"""Members that live and read nothing, or that read from another place than the group has committed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 
+from ....codec.message_view import MessageView
+from ....connection.exchange import Exchange, State
+from ....schema import facts
 from ...engine.counters import BoundedDict
+from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.formatting import SECOND, duration, some
-from ...engine.traffic import ClientConnection
+from ...engine.formatting import SECOND, duration, some, topic_name
+from ...engine.layout import partition_places, rows, top
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group, Member
-from ...models.groups import GroupDetector
+from ...models.groups import GroupDetector, Groups
 
 _PARTITIONS = 200
 """Most partitions of an assignment that are looked at."""
@@ -92,3 +99,96 @@ class StalledMember(GroupDetector):
         places = ((topic, number) for topic, numbers in (member.assignment or {}).items() for number in numbers)
         leaders = [cluster.leaders.get(place) for place in islice(places, _PARTITIONS)]
         return all(leader.node in captured if leader is not None else bool(fetched) for leader in leaders)
+
+
+@dataclass(slots=True)
+class _Unread:
+    """Committed offsets that a client could not read. `exchange`: the refused OffsetFetch. `listed_ns`: when it asked ListOffsets for an
+    end of the log instead, 0 if it has not; `place`: for which partition; `latest`: which end."""
+
+    exchange: Exchange
+    error: str
+    group: str
+    facts: dict[str, object]
+    who: str
+    time_ns: int
+    listed_ns: int = 0
+    place: str = ""
+    latest: bool = False
+
+
+class OffsetsNotRead(Detector):
+    """A refused OffsetFetch says nothing about what the group has committed: clients must ask again."""
+
+    id = "committed-offsets-ignored"
+    severity = Severity.HIGH
+    title = "a consumer is refused its group's committed offsets, and begins at the end or the beginning of the log instead"
+    apis = facts.api_key_set("OffsetFetch", "ListOffsets")
+
+    SETTLED_NS = 5 * SECOND
+    """Clients try OffsetFetch again within a second."""
+
+    def setup(self) -> None:
+        self._unread: BoundedDict[ClientIdentity, _Unread] = BoundedDict(2000)
+        self._groups = self.traffic.model(Groups)
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        unread = self._unread.get(conn.identity) if self._unread else None
+        message = exchange.request_view
+        if unread is None or message is None or exchange.api_key != _LIST_OFFSETS:
+            return
+        for place, timestamp in _asked(exchange, message):
+            if timestamp in (_LATEST, _EARLIEST):
+                unread.listed_ns, unread.place, unread.latest = exchange.request_time_ns or 0, place, timestamp == _LATEST
+                return
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key == _LIST_OFFSETS or exchange.state is not State.PAIRED:
+            return
+        if not exchange.error:
+            self._unread.pop(conn.identity, None)
+        elif conn.identity not in self._unread:
+            message = exchange.request_view
+            asked = top(message) if message is not None else {}
+            group = asked.get("group_id") or next((row["group_id"] for row in rows(message, "groups")), "") if message else ""
+            now = exchange.response_time_ns or 0
+            name = facts.error_name(exchange.error)
+            self._unread[conn.identity] = _Unread(exchange, name, group, conn.facts_of(exchange), conn.who, now)
+
+    def finish(self, now_ns: int) -> None:
+        for identity, unread in list(self._unread.items()):
+            fetched = self._groups.fetched.get(identity, 0)
+            if unread.listed_ns and fetched > unread.listed_ns and fetched - unread.time_ns >= self.SETTLED_NS:
+                del self._unread[identity]
+                self._report(identity, unread)
+
+    def _report(self, identity: ClientIdentity, unread: _Unread) -> None:
+        end = "end" if unread.latest else "beginning"
+        self.report(
+            (identity, unread.group),
+            unread.exchange,
+            f"an error to OffsetFetch does not mean that the group has committed nothing; a client must ask again until it gets an "
+            f"answer. This one goes on from the {end} of the log (auto.offset.reset), so records "
+            f"{'that the group has not read yet are skipped' if unread.latest else 'that the group has read are read again'}. It is "
+            "the client's fault.",
+            "upgrade the client library, or let the application fail when it cannot read its offsets; set the group's offsets back to "
+            "where it was (kafka-consumer-groups.sh --reset-offsets)",
+            seen=f"OffsetFetch of {unread.who} for group {unread.group!r} was refused with {unread.error}; the client did not ask again, "
+            f"asked for the {end} of {unread.place} (ListOffsets) {duration(unread.listed_ns - unread.time_ns)} later, and fetched",
+            error=unread.error,
+            group=unread.group,
+            facts=unread.facts,
+        )
+
+
+_LIST_OFFSETS = facts.api_key("ListOffsets")
+_LATEST, _EARLIEST = -1, -2
+
+
+def _asked(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, int]]:
+    """The partitions and timestamps of a ListOffsets request."""
+    places = partition_places(message.plan.root, "topics", "partitions")
+    for topic in message.values[places.topics] or ():
+        for partition in topic[places.partitions] or ():
+            name = topic_name(exchange, topic[places.name])
+            yield f"{name}-{partition[places.fields['partition_index']]}", partition[places.fields["timestamp"]]

@@ -113,6 +113,7 @@ class UnknownMember(GroupDetector):
                 f"a member that was removed or fenced joins again with {anew}, and that is what this client does. A "
                 f"coordinator must accept it ({_source(call)}): {name} cannot be its answer to a member that joins. It "
                 "is the broker's fault, not the client's."
+                + (" Apache Kafka refused it too, until KAFKA-19233 was mended (January 2026)." if call.heartbeat else "")
             )
             finding.remedy = (
                 "report it to the maker of the broker, and upgrade the broker; until then, restart the client, so that it "
@@ -420,6 +421,12 @@ def _faults(call: Call, asked: Mapping[str, Any]) -> Iterator[_Fault]:
         yield _Fault("the rack id is empty", "a rack id is null or has characters", "remove client.rack or set it")
     if not call.member_id and (epoch != 0 or call.protocol != "consumer" or call.exchange.api_version >= 1):
         yield _Fault("the member id is empty", "the client makes its member id itself (KIP-1082)", _LIBRARY)
+    if epoch == -1 and (asked.get("topology") is not None or asked.get("subscribed_topic_names") is not None):
+        yield _Fault(
+            "it joins (with a subscription) and leaves (member epoch -1) at once",
+            "a member joins with epoch 0 and leaves with -1, without a subscription; Java clients mixed them up (KAFKA-19335)",
+            _LIBRARY,
+        )
     if epoch < -2 or (epoch == -2 and instance is None):
         yield _Fault(f"the member epoch is {epoch}", "members leave with -1, static members that come back with -2", _LIBRARY)
     if epoch == 0 and asked.get("rebalance_timeout_ms", 0) == -1:

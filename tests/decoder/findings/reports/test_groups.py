@@ -182,6 +182,7 @@ def test_a_streams_member_with_an_instance_id_on_a_broker_that_takes_it_is_healt
         ({"subscribed_topic_names": None}, "without a subscription"),
         ({"instance_id": ""}, "instance id is empty"),
         ({"member_id": ""}, "member id is empty"),
+        ({"member_epoch": -1}, "joins (with a subscription) and leaves"),
     ],
 )
 def test_heartbeats_that_a_coordinator_does_not_accept(change: dict[str, Any], what: str) -> None:
@@ -415,6 +416,78 @@ def test_a_commit_that_does_not_cover_what_the_member_kept_makes_nothing_good() 
     member.commit(1, 0, 1, 2, 3, refused="ILLEGAL_GENERATION")
     member.commit(2, 0)
     assert (cause(talk).id, cause(talk).severity) == ("stale-commit", Severity.MEDIUM)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_committed_offsets_that_could_not_be_read(again: bool) -> None:
+    # platformatic/kafka#267
+    talk = Conversations()
+    member = Member(talk)
+    asked = {"groups": [{"group_id": GROUP, "member_id": "m-1", "member_epoch": 3, "topics": None}]}
+    rows = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 7}]}]
+    talk.ask(member.group, "OffsetFetch", 9, asked, {"groups": [{"group_id": GROUP, "error_code": error("STALE_MEMBER_EPOCH")}]})
+    if again:
+        talk.ask(member.group, "OffsetFetch", 9, asked, {"groups": [{"group_id": GROUP, "error_code": 0, "topics": rows}]})
+    partition = {"partition_index": 0, "timestamp": -1}
+    talk.ask(member.reads, "ListOffsets", 5, {"replica_id": -1, "topics": [{"name": "orders", "partitions": [partition]}]},
+             {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 50}]}]})  # fmt: skip
+    for _ in range(10):
+        talk.wait(1)
+        member.fetch(0)
+    if again:
+        assert is_healthy(talk)
+        return
+    found = cause(talk)
+    assert (found.id, found.severity) == ("committed-offsets-ignored", Severity.HIGH)
+    assert "refused with STALE_MEMBER_EPOCH" in found.seen and "the end of orders-0" in found.seen and "are skipped" in found.why
+
+
+# Coordinators
+
+
+def no_coordinator(brokers: tuple[int, ...]) -> Finding:
+    talk = Conversations()
+    link = named(talk, "apache-kafka-java", "4.1.0")
+    metadata(talk, link, brokers=brokers)
+    for _ in range(30):
+        answer = {"coordinators": [{"key": GROUP, "node_id": -1, "host": "", "port": -1, "error_code": 15}]}
+        talk.ask(link, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": [GROUP]}, answer)
+        talk.wait(1)
+    return cause(talk)
+
+
+def test_a_cluster_with_too_few_brokers_for_the_offsets_topic() -> None:
+    # xtdb#5632
+    found = no_coordinator((1,))
+    assert found.id == "coordinator-unavailable" and "Metadata names 1 broker" in found.seen
+    assert "offsets.topic.replication.factor=1" in found.remedy
+
+
+def test_a_cluster_with_enough_brokers_is_not_blamed_for_their_number() -> None:
+    found = no_coordinator((1, 2, 3))
+    assert found.id == "coordinator-unavailable" and "replication.factor=" not in found.remedy and "no broker leads" in found.why
+
+
+@pytest.mark.parametrize(
+    ("refused", "asks", "what"),
+    [
+        ("COORDINATOR_LOAD_IN_PROGRESS", False, "still reads the group's partition"),
+        ("NOT_COORDINATOR", False, "did not ask for the coordinator"),
+        ("NOT_COORDINATOR", True, "FindCoordinator names this very broker"),
+    ],
+)
+def test_a_coordinator_that_does_not_serve_its_group(refused: str, asks: bool, what: str) -> None:
+    # librdkafka#2944: the broker that FindCoordinator names denies it
+    talk = Conversations()
+    member = Member(talk)
+    for _ in range(20):
+        member.beat(1, refused)
+        if asks:
+            here = {"node_id": 1, "host": "10.0.0.1", "port": 9092, "error_code": 0}
+            talk.ask(member.group, "FindCoordinator", 3, {"key": GROUP, "key_type": 0}, here)
+        talk.wait(2)
+    found = cause(talk)
+    assert found.id == "coordinator-unavailable" and what in f"{found.seen}{found.why}"
 
 
 # Administration
