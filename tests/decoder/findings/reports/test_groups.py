@@ -622,3 +622,59 @@ def test_the_step_at_which_scram_fails_tells_the_user_from_the_password(rounds: 
         authenticate(talk, link, b"n,,n=alice,r=abcdefgh")
     authenticate(talk, link, b"c=biws,r=abcdefgh,p=xxxx" if rounds == 2 else b"n,,n=alice,r=abcdefgh", "invalid credentials")
     assert what in cause(talk).why
+
+
+# Authorization
+
+
+@pytest.mark.parametrize(("user", "shown"), [("alice", "principal User:alice"), ("", "principal User:ANONYMOUS")])
+def test_a_denied_request_names_the_principal(user: str, shown: str) -> None:
+    talk = Conversations("authorization-failed")
+    link = named(talk, "apache-kafka-java", "3.9.1")
+    if user:
+        login(talk, link, mechanism="PLAIN", data=f"\0{user}\0secret".encode())
+    asked = {"groups": [{"group_id": GROUP, "topics": None}]}
+    talk.ask(link, "OffsetFetch", 9, asked, {"groups": [{"group_id": GROUP, "error_code": error("GROUP_AUTHORIZATION_FAILED")}]})
+    found = cause(talk)
+    assert shown in found.seen and f"User:{user or 'ANONYMOUS'}" in found.remedy and "secret" not in str(found)
+
+
+def test_a_denied_topic_that_metadata_showed_exists() -> None:
+    def why(known: bool) -> str:
+        talk = Conversations("authorization-failed")
+        link = named(talk, "apache-kafka-java", "3.9.1")
+        if known:
+            metadata(talk, link)
+        answer = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": 29}]}]}
+        request = {"replica_id": -1, "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
+        talk.ask(link, "ListOffsets", 5, request, answer)
+        return cause(talk).why
+
+    assert "does not exist" in why(False) and "does not exist" not in why(True)
+
+
+# What brokers say
+
+
+def test_a_broker_s_message_is_shown_without_secrets() -> None:
+    talk = Conversations()
+    link = named(talk, "apache-kafka-java", "4.1.0")
+    asked = {"resources": [{"resource_type": 4, "resource_name": "1", "configs": [{"name": "x.password", "value": "hunter2abc"}]}]}
+    said = "Invalid value hunter2abc for configuration x.password: too short"
+    rows = [{"resource_type": 4, "resource_name": "1", "error_code": error("INVALID_CONFIG"), "error_message": said}]
+    talk.ask(link, "IncrementalAlterConfigs", 1, asked, {"responses": rows})
+    found = cause(talk)
+    assert "The broker says: Invalid value *** for configuration x.password" in found.seen and "hunter2abc" not in str(found.seen)
+
+
+def test_the_message_is_that_of_the_error_and_is_shortened() -> None:
+    talk = Conversations()
+    link = named(talk, "apache-kafka-java", "4.1.0")
+    asked = {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 9} for name in ("a", "b")], "timeout_ms": 1000}
+    rows = [{"name": "a", "error_code": error("TOPIC_ALREADY_EXISTS"), "error_message": "Topic 'a' already exists."},
+            {"name": "b", "error_code": error("INVALID_REPLICATION_FACTOR"), "error_message": "only 3 brokers " * 40}]  # fmt: skip
+    talk.ask(link, "CreateTopics", 5, asked, {"topics": rows})
+    found = cause(talk)
+    said = found.seen.partition("The broker says: ")[2]
+    assert said.startswith("only 3 brokers") and len(said) == 200 and "already exists" not in found.seen
+    assert [each.seen for each in talk.findings()] == [each.seen for each in talk.findings()]
