@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import admin, answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
 from .fetching import fetching, lagging, replicas, sessions, standstill
-from .groups import assignments, commits, coordinators, membership, rebalances
+from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
@@ -57,6 +57,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     network_refusals.ClosedAtOnce,
     network_refusals.ProxyNotLetIn,
     misrouted.MisroutedClient,
+    misrouted.RebootstrapIgnored,
     protocols.TlsOnPlaintextPort,
     protocols.PlaintextOnTlsPort,
     protocols.TlsHandshakeFailed,
@@ -84,6 +85,10 @@ _DETECTORS: tuple[type[Detector], ...] = (
     group_refusals.FencedInstance,
     group_refusals.InconsistentProtocol,
     group_refusals.GroupRefused,
+    progress.StalledMember,
+    progress.OffsetsNotRead,
+    share.FirstAcknowledgements,
+    share.RecordDeliveredAgain,
     commits.StaleCommit,
     commits.OutsiderCommit,
     commits.CommitFailed,
@@ -128,6 +133,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     metadata.UnknownTopicLoop,
     metadata.InvalidTopicName,
     metadata.TopicMadeByAsking,
+    admin.AdminRefused,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,
     partitions.LeaderNotPreferred,
