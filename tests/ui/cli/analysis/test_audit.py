@@ -18,12 +18,12 @@ OLD, NEW, WRAPPED = "librdkafka 2.6.0", "librdkafka 2.6.1", "confluent-kafka-pyt
 TODAY = datetime.date(2026, 12, 1)
 
 
-def offered(fetch: int) -> dict[str, Any]:
+def offered(fetch: int, version: int = 3) -> dict[str, Any]:
     keys = [
         {"api_key": facts.api_key(name), "min_version": 0, "max_version": newest}
         for name, newest in (("Fetch", fetch), ("Metadata", 9), ("ApiVersions", 3))
     ]
-    return {"error_code": 0, "api_keys": keys, "throttle_time_ms": 0}
+    return {"error_code": 0, "api_keys": keys, **({"throttle_time_ms": 0} if version else {})}
 
 
 def connect(made: RecordingBuilder, number: int, software: str, client_id: str, fetches: bool = False) -> None:
@@ -44,7 +44,7 @@ def capture(tmp_path: Path) -> Path:
     made = RecordingBuilder(tmp_path / "capture")
     connect(made, 1, OLD, "orders", fetches=True)
     connect(made, 2, "librdkafka 999.1.0", "billing")
-    made.exchange("ApiVersions", 0, {}, {"error_code": 0, "api_keys": []}, connection=3, client_id="kafkajs")
+    made.exchange("ApiVersions", 0, {}, offered(11, 0), connection=3, client_id="kafkajs")
     connect(made, 4, "tea 1.0", "tea-1")
     return made.close()
 
