@@ -244,3 +244,19 @@ def test_two_entries_cover_two_clients(tmp_path):
 def test_failures_name_the_option(tmp_path):
     with pytest.raises(Failure, match=r"^--ignore .*wrong\.yaml:1:1: has no 'ignore:'"):
         IgnoreFile(ignoring(tmp_path / "wrong.yaml", "{}\n"), TODAY)
+
+
+# -- a fleet -----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_of_a_fleet_says_the_same(run, capture):
+    done = run("report", capture, "--only", "client-bugs", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)["client-bugs"]
+    rows = {(row["software"], row["bug"]): row for row in report["rows"]}
+    seen = rows[OLD, "librdkafka-4870"]
+    assert (seen["verdict"], seen["fixed_in"], seen["example"], seen["client_ids"]) == ("seen", "2.6.1", "orders", 1)
+    assert report["rows"][0] == seen and seen["findings"] >= 1
+    (program,) = (each for each in audited(run, capture)["programs"] if each["software"] == OLD)
+    told = {bug["id"] for bug in program["bugs"] if bug["verdict"] in ("seen", "present")}
+    assert {bug for software, bug in rows if software == OLD} == told
