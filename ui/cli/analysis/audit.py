@@ -140,12 +140,8 @@ def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> li
     for finding in findings:
         for bug, version in seen_bugs(finding):
             traces.setdefault((bug.id, version), []).append(finding)
-    groups: dict[tuple[object, ...], list[ObservedClient]] = {}
-    for client in clients:
-        libraries = named(client.software_name, client.software_version, client.client_id)
-        groups.setdefault((client.software_name, client.software_version, libraries), []).append(client)
     programs = []
-    for group in groups.values():
+    for group in _programs(clients):
         first = group[0]
         libraries = named(first.software_name, first.software_version, first.client_id)
         found = statuses(first.software_name, first.software_version, first.client_id)
@@ -156,6 +152,28 @@ def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> li
             AuditedProgram(first.software_name, first.software_version, _label(first), covered, group, verdicts)
         )
     return sorted(programs, key=_worst_first)
+
+
+def _programs(clients: Iterable[ObservedClient]) -> list[list[ObservedClient]]:
+    """Clients of the same software. Some libraries send their name on the first connection only: the others of the same
+    host and client id belong to it."""
+    from ....decoder.reference.bugs import NamedVersion, named
+
+    every = sorted(clients, key=lambda client: not client.software_name)
+    software: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    groups: dict[tuple[str, str, tuple[NamedVersion, ...]], list[ObservedClient]] = {}
+    for client in every:
+        who, name, version = (client.host, client.client_id), client.software_name, client.software_version
+        libraries = named(name, version, client.client_id)
+        if name:
+            software.setdefault(who, set()).add((name, version))
+        elif len(theirs := software.get(who, set())) == 1:
+            ((name, version),) = theirs
+            guessed, libraries = libraries, named(name, version, client.client_id)
+            if guessed and guessed[0].client not in (each.client for each in libraries):
+                name, version, libraries = "", "", guessed
+        groups.setdefault((name, version, libraries), []).append(client)
+    return list(groups.values())
 
 
 def _verdict(found: BugStatus, traces: list[Finding]) -> BugVerdict:

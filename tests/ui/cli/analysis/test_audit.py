@@ -103,6 +103,17 @@ def test_clients_of_one_software_are_one_program(run, tmp_path):
     assert f"{OLD}  orders-1, orders-2, orders-3, orders-4 and 3 more; 7 connections" in done.stdout
 
 
+def test_connections_that_do_not_say_who_they_are(run, tmp_path):
+    """kafka-python 2.1 names itself on its first connection only."""
+    made = RecordingBuilder(tmp_path / "capture")
+    connect(made, 1, "kafka-python 2.1.5", "kafka-python-2.1.5")
+    for number, host, client_id in ((2, "10.0.0.1", "kafka-python-2.1.5"), (3, "10.0.0.9", "kafka-python-2.1.5"), (4, "10.0.0.1", "kafkajs")):
+        made.open(number, client=(host, 50_000 + number))
+        made.exchange("Metadata", 1, {"topics": []}, {"brokers": [], "controller_id": 1, "topics": []}, connection=number, client_id=client_id)
+    programs = {each["software"]: each["connections"] for each in audited(run, made.close())["programs"]}
+    assert programs == {"kafka-python 2.1.5": 2, "probably kafka-python 2.1.5": 1, "probably kafkajs": 1}
+
+
 def test_a_wrapper_has_its_own_bugs_and_those_of_its_library(run, tmp_path):
     made = RecordingBuilder(tmp_path / "capture")
     connect(made, 1, WRAPPED, "orders", fetches=True)
