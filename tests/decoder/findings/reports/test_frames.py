@@ -302,10 +302,11 @@ def test_a_client_that_waits_at_a_controller_s_listener() -> None:
 
 def test_a_broker_and_an_admin_tool_at_a_controller_s_listener_are_healthy() -> None:
     talk = Conversations()
-    for api, version in (("BrokerHeartbeat", 1), ("DescribeCluster", 1)):
+    node = {"broker_id": 1, "host": "10.0.0.1", "port": 9093}
+    for api, version, answer in (("BrokerHeartbeat", 1, {}), ("DescribeCluster", 1, {"endpoint_type": 2, "brokers": [node], "controller_id": 1})):
         at = talk.open()
         talk.ask(at, "ApiVersions", 3, {}, {"api_keys": api_keys(CONTROLLER)}, client_id=api)
-        talk.ask(at, api, version, {}, {}, client_id=api)
+        talk.ask(at, api, version, {}, answer, client_id=api)
         talk.close(at)
         only_asks(talk, CONTROLLER, count=3, client_id=api)
     assert troubles(talk) == []
