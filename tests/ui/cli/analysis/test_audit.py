@@ -44,7 +44,8 @@ def capture(tmp_path: Path) -> Path:
     made = RecordingBuilder(tmp_path / "capture")
     connect(made, 1, OLD, "orders", fetches=True)
     connect(made, 2, "librdkafka 999.1.0", "billing")
-    made.exchange("ApiVersions", 0, {}, {"error_code": 0, "api_keys": []}, connection=3, client_id="kafkajs")
+    offer = [{"api_key": 18, "min_version": 0, "max_version": 3}]
+    made.exchange("ApiVersions", 0, {}, {"error_code": 0, "api_keys": offer}, connection=3, client_id="kafkajs")
     connect(made, 4, "tea 1.0", "tea-1")
     return made.close()
 
