@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....connection.exchange import Exchange
 from ....records import Batch, Message, RecordsError, batches
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
@@ -13,8 +12,8 @@ from ...engine.formatting import SECOND, duration, several, times
 from ...engine.traffic import ClientConnection
 from ...models.fetch import FetchDetector, FetchExchange, PartitionData, Place
 
-_PREFIX = 61
-"""Bytes of an answer that are compared: a batch's header with its CRC, or the beginning of a message set with the first one's."""
+_PREFIX = 26
+"""Bytes of an answer that are compared: a batch's header up to its CRC, or a message set's up to the first one's. Nothing shorter has records."""
 
 
 class _Content(NamedTuple):
@@ -33,7 +32,6 @@ class _Repeat:
 
     offset: int
     prefix: bytes
-    first: Exchange
     first_ns: int
     count: int = 1
     content: _Content | None = None
@@ -65,13 +63,16 @@ class SameRecordsAgain(FetchDetector):
                 continue
             if repeats is None:
                 repeats = self._repeats.of(conn.number, lambda: BoundedDict(1000))
-            offset, prefix = fetched.offset(answer.place), bytes(answer.records[:_PREFIX])
-            repeat = repeats.get(answer.place)
-            if repeat is None or repeat.offset != offset or repeat.prefix != prefix:
-                repeats[answer.place] = _Repeat(offset, prefix, fetched.exchange, fetched.time_ns)
+            place, prefix = answer.place, bytes(answer.records[:_PREFIX])
+            offset, repeat = fetched.offset(place), repeats.get(place)
+            if repeat is None:
+                repeats[place] = _Repeat(offset, prefix, fetched.time_ns)
+                continue
+            if repeat.offset != offset or repeat.prefix != prefix:
+                repeat.offset, repeat.prefix, repeat.first_ns, repeat.count, repeat.content = offset, prefix, fetched.time_ns, 1, None
                 continue
             repeat.count += 1
-            if repeat.count >= self.COUNT and fetched.time_ns - repeat.first_ns >= self.LASTING_NS and offset >= 0:
+            if repeat.count >= self.COUNT and offset >= 0 and fetched.time_ns - repeat.first_ns >= self.LASTING_NS:
                 self._repeated(conn, fetched, answer, repeat)
 
     def _repeated(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, repeat: _Repeat) -> None:
@@ -83,12 +84,13 @@ class SameRecordsAgain(FetchDetector):
         if content.records and (repeat.count < self.READABLE or lasting > self.OFTEN_NS * repeat.count):
             return
         why, remedy, severity = _judged(content, repeat.offset)
-        (topic, partition), new = answer.place, (conn.identity, answer.place) not in self._found
+        topic, partition = answer.place
         finding = self.report(
-            (conn.identity, answer.place), repeat.first if new else fetched.exchange, why, remedy, severity=severity, topic=topic,
+            (conn.identity, answer.place), fetched.exchange, why, remedy, severity=severity, topic=topic,
             partition=partition, offset=repeat.offset, records=content.records, next_offset=content.last + 1,
         )  # fmt: skip
         finding.count = max(finding.count, repeat.count)
+        finding.first_ns = min(finding.first_ns or repeat.first_ns, repeat.first_ns)
         finding.seen = (
             f"{conn.who} asked {conn.where} {times(repeat.count)} in {duration(lasting)} for offset {repeat.offset} of "
             f"{topic}-{partition} and got the same bytes each time ({_shown(content, repeat.offset)}): it does not move on"
