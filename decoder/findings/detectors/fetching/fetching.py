@@ -316,6 +316,10 @@ class _Failing:
     longest_ns: int = 0
 
 
+_CUT_OFF: Place = ("", -1)
+"""The place of a first error whose topic and partition were cut off."""
+
+
 class FetchErrorLoop(FetchDetector):
     id = "fetch-error-loop"
     severity = Severity.HIGH
@@ -344,35 +348,43 @@ class FetchErrorLoop(FetchDetector):
         self._streaks: BoundedDict[tuple[ClientIdentity, Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
 
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().done(conn, exchange)
+        if exchange.response_cut and exchange.state is State.PAIRED:
+            if exchange.error not in (0, OUT_OF_RANGE, *DENIED):
+                self._failed(conn, exchange, _CUT_OFF, exchange.error)
+            elif not exchange.error:
+                self._streaks.pop((conn.identity, _CUT_OFF), None)
+
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.error in DENIED:
                 continue  # reported by another detector
             if answer.error and answer.error != OUT_OF_RANGE:
-                self._failed(conn, fetched, answer)
+                self._failed(conn, fetched.exchange, answer.place, answer.error)
             elif not answer.error and self._streaks:
                 self._streaks.pop((conn.identity, answer.place), None)
 
-    def _failed(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
-        key = conn.identity, answer.place
+    def _failed(self, conn: ClientConnection, exchange: Exchange, place: Place, error_code: int) -> None:
+        key, at_ns = (conn.identity, place), exchange.response_time_ns or 0
         streak = self._streaks.get(key)
-        if streak is None or streak.error != answer.error:
-            streak = self._streaks[key] = _Streak(answer.error, fetched.time_ns)
+        if streak is None or streak.error != error_code:
+            streak = self._streaks[key] = _Streak(error_code, at_ns)
         streak.count += 1
-        streak.last_ns = fetched.time_ns
+        streak.last_ns = at_ns
         lasting = streak.last_ns - streak.first_ns
         if streak.count < self.COUNT or lasting < self.LASTING_NS:
             return
-        topic, partition = answer.place
-        case_key = conn.identity, topic, answer.error
+        topic, partition = place
+        case_key = conn.identity, topic, error_code
         if case_key not in self._failing:
             self._failing[case_key] = _Failing(conn)
         case = self._failing[case_key]
         new = partition not in case.partitions
-        error = facts.error_name(answer.error)
+        error = facts.error_name(error_code)
         finding = self.report(
             case_key,
-            fetched.exchange,
+            exchange,
             "meanwhile, these partitions are not read. Clients treat most of these errors as temporary and retry "
             "without informing the application (retry.backoff.ms), so only the lag shows it.",
             self.REMEDIES.get(error, "look for the error in the broker's log, at the time of the first exchange"),
@@ -388,7 +400,8 @@ class FetchErrorLoop(FetchDetector):
         for key, case in self._failing.items():
             finding = self._found[key]
             finding.about["partition"] = min(case.partitions)
-            where = some((f"{finding.about['topic']}-{p}" for p in case.partitions), 4)
+            topic = finding.about["topic"]
+            where = some((f"{topic}-{p}" for p in case.partitions), 4) if topic else "partitions that the capture cuts off"
             finding.seen = (
                 f"{case.conn.where} refuses fetches of {where} by {case.conn.who} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
