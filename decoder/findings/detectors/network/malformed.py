@@ -270,7 +270,10 @@ class _BrokenMessage(Detector):
 
 def _flaws(exchange: Exchange, kind: FlawKind) -> list[tuple[Direction, Flaw]]:
     """The flaws of this kind of an exchange."""
-    found = [(direction, exchange.flaw(direction)) for direction in Direction]
+    asked, answered = exchange.flaw(Direction.REQUEST), exchange.flaw(Direction.RESPONSE)
+    if asked is None and answered is None:
+        return []
+    found = ((Direction.REQUEST, asked), (Direction.RESPONSE, answered))
     return [(direction, flaw) for direction, flaw in found if flaw is not None and flaw.kind is kind]
 
 
@@ -338,7 +341,7 @@ class Undecodable(_BrokenMessage):
         super().done(conn, exchange)
 
     def broken(self, exchange: Exchange) -> list[_Broken]:
-        if exchange.state is State.ORPHAN:
+        if exchange.state is State.ORPHAN or exchange.undecoded is None:
             return []
         found = [(direction, exchange.fault(direction)) for direction in Direction]
         return [
