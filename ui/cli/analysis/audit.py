@@ -82,6 +82,10 @@ class AuditedProgram:
 
 def audit(
     captures: OptionalCaptures = None,
+    attach: Annotated[
+        str,
+        typer.Option("--attach", help="A running proxy: http://HOST:PORT, unix:PATH, or newest.", metavar="URL"),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
     fail_on: Annotated[
@@ -106,21 +110,30 @@ def audit(
     if listing:
         _list(as_json)
         return
-    if not captures:
-        raise Failure("which capture? Give a recording's directory or a file (or --list to list the known bugs)")
+    captures = captures or []
+    if bool(captures) == bool(attach):
+        raise Failure(
+            "which capture? Give a recording's directory or a file, or --attach newest for a running proxy "
+            "(or --list to list the known bugs)"
+        )
     if Path("-") in captures:
         raise Failure("audit reads a capture twice, and standard input can be read only once: save it to a file first")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     ignored = ignoring(ignore)
-    clients, notes = watch(captures)
-    programs = judged(clients, (finding for path in captures for finding in inspected(path)))
+    if attach:
+        clients, findings, notes = attached(attach)
+        programs = judged(clients, findings)
+    else:
+        clients, notes = watch(captures)
+        programs = judged(clients, (finding for path in captures for finding in inspected(path)))
+    where = list(map(str, captures)) or [attach]
     left_out = _leave_out(programs, ignored)
     if html_file is not None:
         from .audit_page import html
 
-        write_text(html_file, html([str(path) for path in captures], programs, _summary(programs)), "--html")
+        write_text(html_file, html(where, programs, _summary(programs)), "--html")
     if as_json:
-        print_json(_document(captures, programs, left_out, notes))
+        print_json(_document(where, programs, left_out, notes))
     else:
         _print(programs, all_)
     warn(notes)
@@ -131,8 +144,40 @@ def audit(
         raise typer.Exit(1)
 
 
+def attached(url: str) -> tuple[list[ObservedClient], list[Finding], list[str]]:
+    """The clients that are connected to a running proxy, its findings, and a note. Raises Failure."""
+    from ....decoder.compat import ObservedClient
+    from ....decoder.findings import Finding, Severity
+    from ....proxy.control import Control, ControlError
+    from ..proxy.control import access_to, failure_of
+
+    found = access_to("" if url == "newest" else url)
+    try:
+        control = Control(found.url, found.token)
+        connections, told = control.connections(), control.findings()
+    except ControlError as error:
+        raise failure_of(error) from None
+    clients: dict[tuple[str, str, str], ObservedClient] = {}
+    for each in connections:
+        host = str(each["client"]).rpartition(":")[0].strip("[]")
+        client_id, software = str(each.get("client_id") or ""), str(each.get("software") or "")
+        name, _, version = software.partition(" ")
+        client = clients.setdefault((host, client_id, software), ObservedClient(host, client_id, name, version))
+        client.connections += 1
+    findings = [
+        Finding(
+            each["id"], Severity(each["severity"]), each["seen"], each["why"], each["remedy"], each["count"],
+            about=each["about"],
+        )
+        for each in told
+        if not each["injected"]
+    ]  # fmt: skip
+    return list(clients.values()), findings, ["clients with open connections only; a recording has all of them"]
+
+
 def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> list[AuditedProgram]:
     """The programs of these clients and their known bugs: the worst programs first, and seen bugs first."""
+    from ....decoder.compat import java_releases
     from ....decoder.findings.known_bugs import seen_bugs
     from ....decoder.reference.bugs import named, statuses, tables
 
@@ -140,15 +185,11 @@ def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> li
     for finding in findings:
         for bug, version in seen_bugs(finding):
             traces.setdefault((bug.id, version), []).append(finding)
-    groups: dict[tuple[object, ...], list[ObservedClient]] = {}
-    for client in clients:
-        libraries = named(client.software_name, client.software_version, client.client_id)
-        groups.setdefault((client.software_name, client.software_version, libraries), []).append(client)
     programs = []
-    for group in groups.values():
+    for group in _programs(clients):
         first = group[0]
-        libraries = named(first.software_name, first.software_version, first.client_id)
-        found = statuses(first.software_name, first.software_version, first.client_id)
+        sent = first.software_name, first.software_version, first.client_id, java_releases(first)
+        libraries, found = named(*sent), statuses(*sent)
         verdicts = [_verdict(each, traces.get((each.bug.id, each.version), [])) for each in found]
         verdicts.sort(key=lambda each: list(Verdict).index(each.verdict))
         covered = any(each.client in tables() for each in libraries)
@@ -156,6 +197,29 @@ def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> li
             AuditedProgram(first.software_name, first.software_version, _label(first), covered, group, verdicts)
         )
     return sorted(programs, key=_worst_first)
+
+
+def _programs(clients: Iterable[ObservedClient]) -> list[list[ObservedClient]]:
+    """Clients of the same software. Some libraries send their name on the first connection only: the others of the same
+    host and client id belong to it."""
+    from ....decoder.compat import java_releases
+    from ....decoder.reference.bugs import NamedVersion, named
+
+    every = sorted(clients, key=lambda client: not client.software_name)
+    software: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    groups: dict[tuple[str, str, tuple[NamedVersion, ...]], list[ObservedClient]] = {}
+    for client in every:
+        who, name, version = (client.host, client.client_id), client.software_name, client.software_version
+        libraries = named(name, version, client.client_id, java_releases(client))
+        if name:
+            software.setdefault(who, set()).add((name, version))
+        elif len(theirs := software.get(who, set())) == 1:
+            ((name, version),) = theirs
+            guessed, libraries = libraries, named(name, version, client.client_id)
+            if guessed and guessed[0].client not in (each.client for each in libraries):
+                name, version, libraries = "", "", guessed
+        groups.setdefault((name, version, libraries), []).append(client)
+    return list(groups.values())
 
 
 def _verdict(found: BugStatus, traces: list[Finding]) -> BugVerdict:
@@ -176,14 +240,17 @@ def _worst_first(program: AuditedProgram) -> tuple[object, ...]:
 
 
 def _label(client: ObservedClient) -> str:
+    from ....decoder.compat import java_releases
     from ....decoder.reference.bugs import named
 
     if client.software_label:
         return client.software_label
-    guess = named("", "", client.client_id)
-    if guess and guess[0].version:
-        return f"probably {guess[0].client} {guess[0].version}"
-    return client.software.text if client.software else "unknown software"
+    guess = named("", "", client.client_id, java_releases(client))
+    text = client.software.text if client.software else "unknown software"
+    if not guess or not guess[0].version:
+        return text
+    oldest, _, newest = guess[0].version.partition(" to ")
+    return f"{text} {oldest if oldest == newest else guess[0].version}"
 
 
 def _leave_out(programs: list[AuditedProgram], ignored: IgnoreFile | None) -> int:
@@ -352,11 +419,11 @@ class AuditDocument(TypedDict):
     notes: list[str]
 
 
-def _document(captures: list[Path], programs: list[AuditedProgram], left_out: int, notes: list[str]) -> AuditDocument:
+def _document(captures: list[str], programs: list[AuditedProgram], left_out: int, notes: list[str]) -> AuditDocument:
     from ....decoder.reference.bugs import tables
 
     return {
-        "captures": list(map(str, captures)),
+        "captures": captures,
         "tables": {name: table.date for name, table in tables().items()},
         "ignored": left_out,
         "programs": list(map(_program_document, programs)),
