@@ -39,8 +39,10 @@ MOST_FOUND = 1000
 
 _COMMITS = facts.api_key_set("OffsetCommit")
 """APIs of which a request as long as the last one, with the same answer, is not checked again."""
-_WITH_CLUSTER = facts.api_key_set("Fetch", "FindCoordinator", "InitProducerId", "SyncGroup")
-"""APIs whose answers are compared with the brokers of the cluster, or with what they told other connections."""
+_WITH_NODES = facts.api_key_set("Fetch", "FindCoordinator")
+"""APIs whose answers are compared with the brokers of the cluster."""
+_WITH_BROKER = facts.api_key_set("InitProducerId", "SyncGroup")
+"""APIs whose answers are compared with what the broker told other connections."""
 
 
 class ImpossibleAnswer(Detector):
@@ -63,10 +65,10 @@ class ImpossibleAnswer(Detector):
         context = self._contexts.get(conn.number)
         if context is None:
             context = self._contexts[conn.number] = Context(conn.broker, memory=self._memory)
-        if exchange.api_key in _WITH_CLUSTER:
-            cluster = conn.cluster
-            context.nodes = cluster.nodes
-            context.broker = f"{conn.broker} {cluster.id}"  # another cluster may be started at the same address
+        if exchange.api_key in _WITH_NODES:
+            context.nodes = conn.cluster.nodes
+        elif exchange.api_key in _WITH_BROKER:
+            context.broker = f"{conn.broker} {conn.cluster.id}"  # another cluster may be started at the same address
         return context
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
