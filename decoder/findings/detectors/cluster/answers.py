@@ -15,20 +15,38 @@ _ALIKE = facts.api_key_set("ApiVersions", "Metadata", "DescribeCluster", "FindCo
 """APIs whose messages are often the same as before; such are not checked again."""
 _REMEDY = {
     Owner.BROKER: (
-        "report it to the developers of the broker, or of the proxy or Kafka-compatible product that answers in its place, with this "
+        "report it to the developers of the broker, or of the proxy or Kafka-compatible product that answers in its "
+        "place, with this "
         "exchange: no setting of the client mends it"
     ),
     Owner.CLIENT: "report it to the developers of the client library or of its assignor, with this exchange",
 }
-_FETCHES = ("empty-fetch-loop", "read-replica-bouncing", "full-fetches", "fetch-session-churn", "metadata-storm", "connection-churn")
-_MEMBERS = ("rebalance-storm", "slow-rebalance", "idle-members", "closed-without-leaving", "unknown-member", "connection-churn")
+_FETCHES = (
+    "empty-fetch-loop",
+    "read-replica-bouncing",
+    "full-fetches",
+    "fetch-session-churn",
+    "metadata-storm",
+    "connection-churn",
+)
+_MEMBERS = (
+    "rebalance-storm",
+    "slow-rebalance",
+    "idle-members",
+    "closed-without-leaving",
+    "unknown-member",
+    "connection-churn",
+)
 _REFRESHES = ("metadata-storm", "metadata-ignored", "connection-churn", "unused-connections")
 _EFFECTS = {
-    "fetch-null-records": _FETCHES, "fetch-replica-unknown": _FETCHES, "fetch-replica-with-records": _FETCHES, "fetch-missing": _FETCHES,
-    "sync-assignment-changed": _MEMBERS, "sync-assignment-unreadable": _MEMBERS, "sync-assignment-sent-unreadable": _MEMBERS,
+    "fetch-null-records": _FETCHES, "fetch-replica-unknown": _FETCHES, "fetch-replica-with-records": _FETCHES,
+    "fetch-missing": _FETCHES,
+    "sync-assignment-changed": _MEMBERS, "sync-assignment-unreadable": _MEMBERS,
+    "sync-assignment-sent-unreadable": _MEMBERS,
     "join-leader-no-member": _MEMBERS, "join-protocol-not-offered": _MEMBERS, "join-no-member-id": _MEMBERS,
     "metadata-without-brokers": _REFRESHES, "metadata-leader-unknown": _REFRESHES,
-    "coordinator-without-address": _REFRESHES, "find-coordinator-missing": _REFRESHES, "find-coordinator-unasked": _REFRESHES,
+    "coordinator-without-address": _REFRESHES, "find-coordinator-missing": _REFRESHES,
+    "find-coordinator-unasked": _REFRESHES,
     "init-producer-id-reused": ("out-of-order-sequence", "duplicate-sends", "producer-fenced", "unknown-producer-id"),
     "produce-missing": ("resent-without-idempotence", "duplicate-sends"),
 }  # fmt: skip
