@@ -34,7 +34,7 @@ LARGER = {
     "captures": (13, "a folder for each thing that is done with recordings"),
     "decoder": (13, "its folders, and the errors that all of them raise"),
     "decoder/schema/definitions": (110, "a file for each API, as in Kafka"),
-    "docs": (44, "a page for each subject, and pictures"),
+    "docs": (45, "a page for each subject, and pictures"),
     "proxy": (14, "its folders, and the events that all of them send"),
     "tests": (14, "the folders of the product, its root modules, and what tests share"),
     "tests/decoder/findings/captures": (150, "a recording for each thing to be found"),

@@ -121,8 +121,8 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
     if message is None or (secret_paths(direction, api_key) and not decodable(direction, api_key, api_version)):
         return mask_behind_header(direction, frame)
     masked = _masked(message)
-    for secret in _secrets_of(asked) if asked else ():
-        masked = masked[:4] + masked[4:].replace(secret, MASK * len(secret))
+    if asked:
+        masked = _without_quotes(message, masked, _secrets_of(asked))
     return frame if masked == frame else masked
 
 
@@ -155,6 +155,23 @@ _ASCII_MASKED = bytes(MASK[0] if code < 0x80 else code for code in range(256))
 
 _LEAST_QUOTED = 4
 """Bytes of a secret that is searched for in a response: shorter ones are everywhere by chance."""
+_MOST_SEARCHED = 64
+"""Secrets of a request that are searched for one by one: each takes a pass over the response. If there are more, its error messages
+are masked completely."""
+
+
+def _without_quotes(response: Message, masked: bytes, secrets: list[bytes]) -> bytes:
+    """A masked response without the secrets of its request."""
+    if len(secrets) <= _MOST_SEARCHED:
+        for secret in secrets:
+            masked = masked[:4] + masked[4:].replace(secret, MASK * len(secret))
+        return masked
+    out = bytearray(masked)
+    for path, _, end in response.map():
+        if path.endswith("error_message") and (text := response[path]):
+            size = len(text.encode())
+            out[end - size : end] = MASK * size
+    return bytes(out)
 
 
 def _secrets_of(request: bytes) -> list[bytes]:

@@ -6,5 +6,6 @@ from .engine.detector import Detector
 from .engine.finding import Finding, Severity
 from .engine.traffic import ClientConnection, Traffic
 from .inspector import Inspector, inspect
+from .summary import summary
 
-__all__ = ["ClientConnection", "Cluster", "Clusters", "Detector", "Finding", "Inspector", "Severity", "Traffic", "detectors", "inspect"]
+__all__ = ["ClientConnection", "Cluster", "Clusters", "Detector", "Finding", "Inspector", "Severity", "Traffic", "detectors", "inspect", "summary"]

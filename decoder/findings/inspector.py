@@ -18,7 +18,9 @@ from .engine.detector import Listener, Wanted
 from .engine.finding import Finding, Severity
 from .engine.formatting import times
 from .engine.grouping import grouped
+from .engine.ranking import ranked
 from .engine.traffic import ClientConnection, Traffic
+from .known_bugs import name_known_bugs
 
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """What connections begin with: every detector of the API gets these."""
@@ -189,7 +191,8 @@ class Inspector:
         found.seen = f"the detector {detector.id} failed {times(found.count)}"
 
     def findings(self) -> list[Finding]:
-        """All findings so far, the worst first, and within a severity the most frequent first; alike ones of several clients as one."""
+        """All findings so far, alike ones of several clients as one: the worst first, causes before their effects, and then those that
+        explain most failures."""
         found: list[Finding] = []
         for detector in self._detectors:
             try:
@@ -200,7 +203,7 @@ class Inspector:
             detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())
-        return sorted(grouped(found), key=lambda f: (-f.severity.rank, -f.count))
+        return ranked(name_known_bugs(grouped(found)))
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:

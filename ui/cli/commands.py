@@ -30,6 +30,7 @@ COMMANDS = {
     "transparent": _Command("proxy.transparent", "app", LIVE, "Redirect connections to the proxy with nftables."),
     "config": _Command("proxy.config", "app", LIVE, "The config file of the proxy: an example, and its schema."),
     "findings": _Command("analysis.findings", "findings", DIAGNOSIS, "Print the problems in a capture, with remedies."),
+    "audit": _Command("analysis.audit", "audit", DIAGNOSIS, "Print known bugs of the clients in a capture."),
     "versions": _Command("analysis.versions", "versions", DIAGNOSIS, "Show which versions clients use and brokers offer."),
     "compat": _Command("analysis.compat", "compat", DIAGNOSIS, "Check whether clients work with another Kafka release."),
     "explain": _Command("protocol.explain", "explain", DIAGNOSIS, "Explain an error, an API, a KIP or a setting.", {"ignore_unknown_options": True}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
 from .fetching import fetching, lagging, replicas, sessions
 from .groups import assignments, commits, coordinators, membership, rebalances
 from .groups import refusals as group_refusals
@@ -31,6 +31,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     features.ClassicGroupProtocol,
     features.TopicIdsUnused,
     features.RackUnaware,
+    answers.ImpossibleAnswer,
     malformed.MalformedApiVersionsFallback,
     malformed.SurplusBytes,
     malformed.ForbiddenNull,

@@ -85,12 +85,16 @@ class Model(Listener):
 
 class Detector(Listener):
     """Looks for one thing. Subclasses set `id`, `severity`, `title` (one line: what it looks for; it stands for a docstring), and
-    `why` and `remedy` where all of its findings have the same."""
+    `why` and `remedy` where all of its findings have the same.
+
+    `explains`: ids of detectors whose findings of the same client, connection or broker are only effects of what this one finds.
+    Its finding then comes before theirs and is at least as severe (`engine/ranking.py`)."""
 
     severity: ClassVar[Severity]
     title: ClassVar[str]
     why: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
+    explains: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -147,7 +151,7 @@ class Detector(Listener):
 
     def finding(self, seen: str, why: str, remedy: str, severity: Severity | None = None, /, **about: object) -> Finding:
         """A finding of this detector, not yet counted."""
-        return Finding(self.id, severity or self.severity, seen, why, remedy, about=about)
+        return Finding(self.id, severity or self.severity, seen, why, remedy, about=about, explains=self.explains)
 
     def after_others(self, found: list[Finding]) -> None:
         """Take the findings of the detectors before it in the catalogue, right before its own are read."""

@@ -54,6 +54,12 @@ class Finding:
     """Rules that caused some of it, by name, and plugins as ``plugin NAME`` (`injected`)."""
     others: int = 0
     """Evidence that no rule or plugin affected."""
+    explains: tuple[str, ...] = ()
+    """Detectors whose findings would only be effects of this one (`Detector.explains`)."""
+    effects: tuple[str, ...] = ()
+    """Those of `explains` that were found of the same client, connection or broker; set by `ranking.ranked`."""
+    failures: int = 0
+    """Evidence that failed: exchanges with an error or without an answer, and other events."""
 
     @property
     def injected(self) -> bool:
@@ -74,8 +80,11 @@ class Finding:
             rules = exchange.marks.rules or (tuple(rules) if exchange.state is State.NO_RESPONSE else ())
             self.others += not rules and not exchange.marks.after_rules
             time_ns = exchange.request_time_ns if exchange.request_time_ns is not None else exchange.response_time_ns
+            self.failures += exchange.state is State.NO_RESPONSE or exchange.error != 0
             if len(self.exchanges) < KEPT:
                 self.exchanges.append(exchange)
+        else:
+            self.failures += 1
         self.rules += [rule for rule in rules if rule not in self.rules]
         if time_ns:
             self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
@@ -93,6 +102,7 @@ class Finding:
             "first_ns": self.first_ns,
             "last_ns": self.last_ns,
             "about": self.about,
+            "explains": list(self.effects),
             "injected": self.injected,
             "rules": list(self.rules),
             "exchanges": [

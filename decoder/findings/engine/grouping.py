@@ -64,6 +64,7 @@ def _merged(same: list[Finding]) -> Iterator[Finding]:
         last_ns=max((finding.last_ns for finding in same if finding.last_ns is not None), default=None),
         rules=list(dict.fromkeys(rule for finding in same for rule in finding.rules)),
         others=sum(finding.others for finding in same),
+        failures=sum(finding.failures for finding in same),
     )
 
 

@@ -112,3 +112,17 @@ def test_a_refused_version_of_api_versions_is_kept():
     odd = decoder.encode_response(18, 0, {**refusal, "error_code": 0}, correlation_id=7) + CANARY
     assert CANARY not in secrets.mask(Direction.RESPONSE, 18, 99, odd)
     assert CANARY not in secrets.mask(Direction.RESPONSE, 18, 99, frame + CANARY)
+
+
+@pytest.mark.parametrize("count", [3, 64, 65, 1000])
+def test_what_a_broker_quotes_of_many_secrets_is_masked(count: int) -> None:
+    configs = [{"name": f"password{i}", "config_operation": 0, "value": f"{CANARY.decode()}-{i}"} for i in range(count)]
+    asked = decoder.encode_request(44, 1, {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": configs}]})
+    said = f"cannot set {CANARY.decode()}-0 and {CANARY.decode()}-{count - 1}"
+    item = {"error_code": 40, "error_message": said, "resource_type": 2, "resource_name": "orders"}
+    frame = decoder.encode_response(44, 1, {"responses": [item, item | {"error_message": None}]}, correlation_id=1)
+    masked = secrets.mask(Direction.RESPONSE, 44, 1, frame, asked)
+    assert CANARY not in masked and len(masked) == len(frame)
+    found = decoder.decode_response(masked, api_key=44, api_version=1)["responses"]
+    assert [(each["resource_name"], each["error_code"]) for each in found] == [("orders", 40)] * 2
+    assert len(found[0]["error_message"]) == len(said) and found[1]["error_message"] is None

@@ -41,7 +41,7 @@ _FILTERING = {
     "versions", "compat", "diff",
 }  # fmt: skip
 _READING = {
-    "ui", "findings", "versions", "compat", "diff", "crosscheck", "decode", "import", "index", "export", "redact", "cut",
+    "ui", "findings", "audit", "versions", "compat", "diff", "crosscheck", "decode", "import", "index", "export", "redact", "cut",
     "merge", "replay", "serve", "pipeline run", "pipeline stream", "rules try", "filter try",
 }  # fmt: skip
 

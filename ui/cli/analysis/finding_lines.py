@@ -35,6 +35,18 @@ def findings_console() -> Console:
     return console
 
 
+def headline(findings: Iterable[Finding]) -> str:
+    """One sentence about them, from the traffic in part; "" if none is above info."""
+    from ....decoder.findings import summary
+
+    return summary(findings, times.moment)
+
+
+def severity_style(severity: str) -> str:
+    """The style of a severity's name."""
+    return _STYLES.get(severity, "")
+
+
 def one_line(severity: str, id_: str, count: int, seen: str) -> Text:
     """``high  unsupported-version x12  what was seen``."""
     from rich.text import Text
@@ -64,6 +76,8 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
     console.print(head)
     rows = [("seen", visible(finding.seen)), ("why", visible(finding.why)), ("do", visible(finding.remedy))]
     rows += [("" if i else "such as", line) for i, line in enumerate(evidence_lines(finding))]
+    if finding.effects:
+        rows.append(("explains", ", ".join(finding.effects)))
     if finding.done_by:
         rows.append(("rules", visible(finding.done_by)))
     if opened is not None and finding.exchanges:

@@ -15,13 +15,14 @@ import typer
 from ...safe import visible
 from ..common.completion import choices, detector_names
 from ..common.failure import Failure, choice_of, write_text
+from ..common.ignore_file import IgnoreFile, IgnoreOption, ignoring
 from ..common.opening import cannot_read
 from ..common.options import FilterText, HtmlFile, Local, OptionalCaptures
 from ..common.output import counted, print_json, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
-from .finding_lines import findings_console, indented, one_line, print_finding, severity_counts
+from .finding_lines import findings_console, headline, indented, one_line, print_finding, severity_counts
 
 if TYPE_CHECKING:
     from ....captures.reading.events import EventReader
@@ -60,6 +61,7 @@ def findings(
     injected: Annotated[
         bool, typer.Option("--injected", help="Include the effects of fault rules and plugins, as noted in the recording.")
     ] = False,
+    ignore: IgnoreOption = None,
     listing: Annotated[bool, typer.Option("--list", help="List the detectors: id, severity, and what each looks for.")] = False,
     local: Local = False,
 ) -> None:
@@ -79,6 +81,7 @@ def findings(
     wanted, least = _detector_ids(only, exclude), choice_of(Severity, min_severity, "--min-severity")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     part = None if filter_ is None else CutSelection(compiled(filter_))
+    ignored = ignoring(ignore)
     if follow:
         if html_file is not None:
             raise Failure("--html writes a page when everything has been read, but --follow never reaches the end: give only one of them")
@@ -86,9 +89,9 @@ def findings(
             raise Failure("--follow takes one capture")
         if part is not None:
             raise Failure("--filter reads a capture twice, but --follow never reaches the end: give only one of them")
-        found = _follow(captures[0], wanted, least, as_json, injected)
+        found = _follow(captures[0], wanted, least, as_json, injected, ignored)
     else:
-        found = _inspect(captures, wanted, least, as_json, injected, part, html_file)
+        found = _inspect(captures, wanted, least, as_json, injected, part, html_file, ignored)
     if failing is not None and any(finding.severity.rank >= failing.rank for finding in found):
         raise typer.Exit(1)
 
@@ -129,10 +132,11 @@ def _list(as_json: bool) -> None:
 
 
 class FindingsDocument(TypedDict):
-    """What ``--json`` prints of one capture. `findings`: as `Finding.to_dict`; `counts`: of findings by severity, connections,
+    """What ``--json`` prints of one capture. `summary`: one sentence, "" without findings above info; `findings`: as `Finding.to_dict`; `counts`: of findings by severity, connections,
     exchanges and lost bytes; `notes`: damage and losses."""
 
     capture: str
+    summary: str
     findings: list[dict[str, Any]]
     counts: dict[str, int]
     notes: list[str]
@@ -186,6 +190,11 @@ class _Inspection:
         yield from cut.events()
         self.note = cut.note or ""
 
+    def findings(self, ignored: IgnoreFile | None) -> list[Finding]:
+        """What has been found so far, less what is ignored."""
+        found = self.inspector.findings()
+        return found if ignored is None else ignored.without(found)
+
     def notes(self) -> list[str]:
         """Damage and losses, which can hide findings or cause them."""
         notes = [self.note] if self.note else []
@@ -197,10 +206,18 @@ class _Inspection:
         """For ``--json``."""
         return {
             "capture": str(self.path),
+            "summary": headline(shown),
             "findings": [finding.to_dict() for finding in shown],
             "counts": severity_counts(shown) | self.counts,
             "notes": self.notes(),
         }
+
+
+def inspected(path: Path) -> list[Finding]:
+    """The findings of all detectors in a capture, without those that fault rules and plugins caused. Raises Failure."""
+    inspection = _Inspection(path, _detector_ids(None, None))
+    inspection.everything()
+    return [finding for finding in inspection.inspector.findings() if not finding.injected]
 
 
 def _open(path: Path) -> EventReader:
@@ -212,30 +229,37 @@ def _open(path: Path) -> EventReader:
 
 
 def _inspect(
-    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None, html_file: Path | None
-) -> list[Finding]:
+    paths: list[Path], wanted: set[str], least: Severity, as_json: bool, injected: bool, part: CutSelection | None,
+    html_file: Path | None, ignored: IgnoreFile | None,
+) -> list[Finding]:  # fmt: skip
     from .findings_page import InspectedCapture, html
 
     everything: list[Finding] = []
     on_page: list[InspectedCapture] = []
     documents = []
+    left_out_by_file = 0
     inspections = [_Inspection(path, wanted, part) for path in paths]  # all are opened first, so that a wrong name fails at once
     console = findings_console()
     for inspection in inspections:
         inspection.everything()
         every = inspection.inspector.findings()
+        if ignored is not None:
+            every = ignored.without(all_ := every)
+            left_out_by_file += len(all_) - len(every)
         found = [finding for finding in every if injected or not finding.injected]
         everything += found
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
-        summary = _summary(inspection, found, shown, len(wanted))
+        counts, sentence = _counts(inspection, found, shown, len(wanted)), headline(shown)
         if html_file is not None:
-            on_page.append(InspectedCapture(str(inspection.path), summary, shown, inspection.notes()))
+            on_page.append(InspectedCapture(str(inspection.path), sentence, counts, shown, inspection.notes()))
         if as_json:
             documents.append(inspection.document(shown))
             continue
         if len(inspections) > 1:
             console.print(f"== {visible(str(inspection.path))}\n")
-        console.print(summary, end="\n\n" if shown else "\n")
+        if sentence:
+            console.print(visible(sentence), end="\n\n")
+        console.print(counts, end="\n\n" if shown else "\n")
         for finding in shown:
             print_finding(console, finding, str(inspection.path))
         if left_out := len(every) - len(found):
@@ -245,10 +269,12 @@ def _inspect(
         write_text(html_file, html(on_page), "--html")
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"captures": documents})
+    if ignored is not None:
+        warn(ignored.notes(left_out_by_file))
     return everything
 
 
-def _summary(inspection: _Inspection, found: list[Finding], shown: list[Finding], number: int) -> str:
+def _counts(inspection: _Inspection, found: list[Finding], shown: list[Finding], number: int) -> str:
     seen = f"{counted(inspection.counts['exchanges'], 'exchange')} on {counted(inspection.counts['connections'], 'connection')}"
     hidden = len(found) - len(shown)
     less = f" ({hidden} less severe not shown)" if hidden else ""
@@ -258,7 +284,9 @@ def _summary(inspection: _Inspection, found: list[Finding], shown: list[Finding]
     return f"{counted(len(shown), 'finding')} in {seen}: {counts}{less}"
 
 
-def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool) -> list[Finding]:
+def _follow(
+    path: Path, wanted: set[str], least: Severity, as_json: bool, injected: bool, ignored: IgnoreFile | None
+) -> list[Finding]:
     from ....proxy.observers.finding_reports import FindingReports
 
     inspection, reports = _Inspection(path, wanted), FindingReports(least, injected)
@@ -273,7 +301,7 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                     inspection.take(event)
                 if inspection.events.live:
                     inspection.inspector.traffic.at(time.time_ns())  # what has not come by now is late now
-                for due in reports.due(inspection.inspector.findings()):
+                for due in reports.due(inspection.findings(ignored)):
                     reports.reported(due)
                     finding, number = due.finding, due.number
                     if as_json:
@@ -286,8 +314,10 @@ def _follow(path: Path, wanted: set[str], least: Severity, as_json: bool, inject
                 time.sleep(FOLLOW_SECONDS)
         except KeyboardInterrupt:
             pass
-    found = [finding for finding in inspection.inspector.findings() if injected or not finding.injected]
+    found = [finding for finding in inspection.findings(ignored) if injected or not finding.injected]
     if not as_json:
         shown = [finding for finding in found if finding.severity.rank >= least.rank]
-        console.print(_summary(inspection, found, shown, len(wanted)))
+        if sentence := headline(shown):
+            console.print(visible(sentence))
+        console.print(_counts(inspection, found, shown, len(wanted)))
     return found

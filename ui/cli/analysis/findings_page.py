@@ -21,10 +21,11 @@ _MOST_SPANS = 24
 
 
 class InspectedCapture(NamedTuple):
-    """A capture: its path, the summary that the terminal shows, its findings, and notes about damage."""
+    """A capture: its path, one sentence about it (may be empty) and the counts that the terminal shows, its findings, and notes about damage."""
 
     path: str
-    summary: str
+    sentence: str
+    counts: str
     findings: Sequence[Finding]
     notes: Sequence[str]
 
@@ -37,7 +38,8 @@ def html(captures: Sequence[InspectedCapture]) -> str:
 
 def _section(capture: InspectedCapture, title: str) -> Section:
     worst = max((finding.severity for finding in capture.findings), key=lambda severity: severity.rank, default=None)
-    lines = [Line(str(worst) if worst else "works", capture.summary), *(Line("low", note) for note in capture.notes)]
+    summary = f"{capture.sentence} {capture.counts}" if capture.sentence else capture.counts
+    lines = [Line(str(worst) if worst else "works", summary), *(Line("low", note) for note in capture.notes)]
     return Section(title, overview=lines, charts=_spans(capture.findings), cards=[_card(each, capture.path) for each in capture.findings])
 
 
@@ -50,6 +52,7 @@ def _card(finding: Finding, capture: str) -> Card:
         ("do", [finding.remedy]),
         ("when", when),
         ("such as", evidence_lines(finding)),
+        ("explains", [", ".join(finding.effects)]),
         ("rules", [finding.done_by]),
         ("open", list(map(_code, commands))),
         ("layout", list(map(_code, layout_commands(finding)))),

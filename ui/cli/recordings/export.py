@@ -50,6 +50,9 @@ _OF_TABLES = (As.JSONL, As.CSV, As.PARQUET)
 _SUFFIXES = {".jsonl": As.JSONL, ".ndjson": As.JSONL, ".csv": As.CSV, ".parquet": As.PARQUET, ".py": As.PYTHON,
              ".hex": As.HEX, ".json": As.JSON, ".txt": As.TEXT}  # fmt: skip
 
+_ALIKE = ({As.JSONL, As.JSON}, {As.PYTHON, As.PYTEST}, {As.TEXT, As.HEX})
+"""Formats that share a suffix."""
+
 
 def export(
     capture: OptionalCapture = None,
@@ -97,7 +100,7 @@ def export(
         return
     if capture is None:
         raise Failure("which capture? Give a recording's directory or a file (or --list for the tables)")
-    chosen = form or _SUFFIXES.get(output.suffix.lower()) or (As.JSONL if exchange is None else As.TEXT)
+    chosen = _format(form, output, exchange is not None)
     schemas = schemas_of(schema or [], registry)
     if exchange is not None:
         _export_exchange(capture, exchange, chosen, output, force, show_values, schemas)
@@ -111,6 +114,19 @@ def export(
         hint = "; add --show-values" if "values are requested" in str(error) else ""
         raise Failure(visible(str(error)) + hint) from None
     _export_table(capture, Format(str(chosen)), options, wanted, limit, output, force)
+
+
+def _format(form: As | None, output: Path, one: bool) -> As:
+    """What to write into `output`. Raises Failure for a name that says otherwise."""
+    suffix = output.suffix.lower()
+    named = _SUFFIXES.get(suffix)
+    if form is None:
+        if named is None and suffix:
+            raise Failure(f"{visible(str(output))}: no format has names like this; use {', '.join(_SUFFIXES)}, or give the format with --as")
+        return named or (As.TEXT if one else As.JSONL)
+    if named is not None and form is not named and {form, named} not in _ALIKE:
+        raise Failure(f"{visible(str(output))} is a name for {named}, but --as says {form}: change one of them")
+    return form
 
 
 def _columns(

@@ -18,6 +18,7 @@ from ..common.output import counted, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
+from .transform_output import Force
 
 if TYPE_CHECKING:
     from ....captures.foreign.importer import Importer
@@ -40,18 +41,20 @@ def import_(
     ] = None,
     filter_: FilterText = None,
     redact: Redact = True,
+    append: Annotated[bool, typer.Option("--append", help="Add to an existing recording.")] = False,
+    force: Force = False,
 ) -> None:
     """Convert captures of tcpdump, Wireshark, scapy and others to a recording: segments with an index, which open immediately.
 
     Times and addresses are kept. TLS secrets in a pcapng file are used. Ctrl-C leaves a recording of what was read
-    so far. Other commands read such captures directly, too.
+    so far; with --force, the old one. Other commands read such captures directly, too.
     """
     wanted = compiled(filter_) if filter_ is not None else None
     from ....captures.foreign.importer import Importer
 
-    with _opened(captures, keylog) as sources:
+    with _opened(captures, keylog) as sources, _place(output, append, force) as place:
         try:
-            importer = Importer(output, tuple(port or (9092,)), redact=redact, wanted=wanted)
+            importer = Importer(place, tuple(port or (9092,)), redact=redact, wanted=wanted)
         except OSError as error:
             raise cannot_write(output, error) from None
         stopped = False
@@ -67,9 +70,29 @@ def import_(
         importer.close(finished=not stopped and importer.failure is None)
         if importer.failure is not None:
             raise cannot_write(output, importer.failure)
+        if stopped and force:
+            warn([f"stopped; {visible(str(output))} was not replaced"])
+            raise typer.Exit(130)
     _print_summary(importer, output, stopped, redact)
     if stopped:
         raise typer.Exit(130)
+
+
+@contextmanager
+def _place(output: Path, append: bool, force: bool) -> Iterator[Path]:
+    """The directory to write into. An existing recording is refused, added to, or replaced once the new one is complete."""
+    from ....captures.reading.reader import files_in
+    from ....captures.transform.write import replacing
+
+    if append and force:
+        raise Failure("--append adds to the recording, --force replaces it: give only one of them")
+    if force:
+        with replacing(output, force) as place:
+            yield place
+        return
+    if not append and output.is_dir() and files_in(output):
+        raise Failure(f"{visible(str(output))} already has a recording: give another directory, --append to add to it, or --force to replace it")
+    yield output
 
 
 def _read(importer: Importer, sources: list[CaptureSource]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import Request
 from nicegui import ui
 
-from ....decoder.findings import Finding
+from ....decoder.findings import Finding, summary
 from ...safe import visible
-from ...times import period
+from ...times import moment, period
 from ...tui.views.problems import evidence_filter
 from ..site import TICK_SECONDS, Site, link, text
 
@@ -52,7 +52,8 @@ def _state(site: Site, count: int) -> str:
     reading = f", read {result.progress:.0%}" if site.session.analysis.unread and result.progress < 1 else ""
     if not count and not reading:
         return "Nothing found: no detector reports a problem in this traffic."
-    return f"{count} finding{'s' * (count != 1)}, {result.high} high, {result.medium} medium{reading}"
+    counts = f"{count} finding{'s' * (count != 1)}, {result.high} high, {result.medium} medium{reading}"
+    return f"{visible(summary(result.findings, moment))} {counts}".strip()
 
 
 def _show(site: Site, finding: Finding) -> None:
@@ -66,7 +67,7 @@ def _show(site: Site, finding: Finding) -> None:
             if finding.exchanges:
                 link("Exchanges", site.exchanges(evidence_filter(finding))).classes("button")
                 link("Ladder", site.url("ladder", filter=evidence_filter(finding))).classes("button")
-        for name, words in (("Seen", finding.seen), ("Why", finding.why), ("Do", finding.remedy), ("Rules", finding.done_by)):
+        for name, words in (("Seen", finding.seen), ("Why", finding.why), ("Do", finding.remedy), ("Explains", ", ".join(finding.effects)), ("Rules", finding.done_by)):
             if words:
                 with ui.element("p").classes("note"):
                     text(f"{name}: ", "name")

@@ -63,8 +63,11 @@ def test_a_finding_with_its_evidence(run, wrong):
     done = run("findings", wrong)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and "\x1b" not in done.stdout
-    summary, first = done.stdout.split("\n\n")[:2]
-    assert re.fullmatch(r"\d+ findings? in 3 exchanges on 1 connection: 1 high.*", summary)
+    sentence, counts, first = done.stdout.split("\n\n")[:3]
+    assert re.fullmatch(
+        r"Client 'shop' fails at ApiVersions v3 since 20\S+ \S+Z, 3 times\. Likeliest cause: broker \S+ refuses .*\.", sentence
+    )
+    assert re.fullmatch(r"\d+ findings? in 3 exchanges on 1 connection: 1 high.*", counts)
     block = first.splitlines()
     assert re.fullmatch(rf"HIGH   {MALFORMED}  3 times  20\d\d-\d\d-\d\d [0-9:.]+ to [0-9:.]+Z", block[0])
     assert [line[2:10].strip() for line in block[1:]] == ["seen", "why", "do", "such as", "", "", "open", "layout"]

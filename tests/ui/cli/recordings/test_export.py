@@ -106,6 +106,20 @@ def test_tables_in_files(run, tmp_path: Path, recording: Path) -> None:
     assert "errors: one row per" in run("export", "--list").stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "form", "message"),
+    [("x.html", [], "no format has names like this"), ("x.csv", ["--as", "jsonl"], "is a name for csv"), ("x.py", ["--as", "csv"], "python")],
+)
+def test_a_file_whose_name_says_another_format_is_not_written(run, tmp_path: Path, recording: Path, name: str, form: list[str], message: str) -> None:
+    done = run("export", recording, "-o", name, *form)
+    assert done.returncode == 2 and message in done.stderr and not (tmp_path / name).exists()
+
+
+def test_names_that_fit_a_format(run, tmp_path: Path, recording: Path) -> None:
+    for name, form in (("rows.json", ["--as", "jsonl"]), ("rows.html", ["--as", "csv"]), ("rows", [])):
+        assert run("export", recording, "-o", name, *form).returncode == 0 and (tmp_path / name).exists()
+
+
 def test_a_missing_pyarrow_is_named_with_the_extra(
     tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,23 @@ def test_what_can_be_wrong(tmp_path: Path, capture: Path, barnabas: Run) -> None
     assert b"there is no interface nope0" in done.stderr
 
 
+def test_a_recording_that_exists_is_not_changed_unless_asked(tmp_path: Path, capture: Path, barnabas: Run) -> None:
+    out = tmp_path / "own"
+    assert barnabas("import", capture, "-o", out).returncode == 0
+    once = [row.time_ns for row in open_capture(out).rows()]
+
+    def times() -> list[int]:
+        with open_capture(out) as opened:
+            return sorted(row.time_ns for row in opened.rows())
+
+    done = barnabas("import", capture, "-o", out)
+    assert done.returncode == 2 and b"already has a recording" in done.stderr and times() == sorted(once)
+    assert barnabas("import", capture, "-o", out, "--force").returncode == 0 and times() == sorted(once)
+    assert barnabas("import", capture, "-o", out, "--append").returncode == 0 and times() == sorted(once * 2)
+    assert b"give only one" in barnabas("import", capture, "-o", out, "--append", "--force").stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
 def test_interrupted(tmp_path: Path, capture: Path) -> None:
     """A pipe that never ends, and Ctrl-C: what came is a valid recording."""
     out = tmp_path / "own"

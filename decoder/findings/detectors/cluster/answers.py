@@ -1,0 +1,123 @@
+"""Answers that Apache Kafka never gives: the rows of `findings/invariants`, checked on every exchange."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.counters import BoundedDict
+from ...engine.detector import Detector
+from ...engine.finding import Finding, Severity
+from ...engine.traffic import ClientConnection
+from ...invariants import REQUESTS, Context, Memory, Owner, Row, Violation, concerned, requested, violations
+from ...models.offered_versions import brokers_version
+
+_ALIKE = facts.api_key_set("ApiVersions", "Metadata", "DescribeCluster", "FindCoordinator")
+"""APIs whose messages are often the same as before on a connection; such are not checked again."""
+_REMEDY = {
+    Owner.BROKER: (
+        "report it to the developers of the broker, or of the proxy or Kafka-compatible product that answers in its place, with this "
+        "exchange: no setting of the client mends it"
+    ),
+    Owner.CLIENT: "report it to the developers of the client library or of its assignor, with this exchange",
+}
+MOST_FOUND = 1000
+"""Findings; more only show again what these do."""
+
+
+@cache
+def _errors_alone(api_key: int, version: int) -> bool:
+    """Whether only errors of an API are checked."""
+    return all(each.only_failed for each in concerned(api_key, version))
+
+
+class ImpossibleAnswer(Detector):
+    id = "impossible-answer"
+    severity = Severity.MEDIUM
+    title = "an answer contradicts its request, itself or earlier ones, in a way that Apache Kafka never does"
+
+    OFTEN = 3
+    """Times from which a row that healthy brokers show for a moment counts fully, even if later answers are right."""
+
+    def setup(self) -> None:
+        self._memory = Memory()
+        self._contexts: BoundedDict[int, Context] = BoundedDict()
+        self._alike: BoundedDict[tuple[int, int], tuple[int, int]] = BoundedDict()
+        # By client, broker and API: the findings that a right answer makes less severe.
+        self._passing: BoundedDict[object, dict[str, tuple[Row, Finding]]] = BoundedDict()
+
+    def _context(self, conn: ClientConnection) -> Context:
+        context = self._contexts.get(conn.number)
+        if context is None:
+            context = self._contexts[conn.number] = Context(conn.number, conn.broker, memory=self._memory)
+        return context
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key in REQUESTS and (message := exchange.request_view) is not None:
+            requested(message, self._context(conn))
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        failed = exchange.error != 0
+        if not failed and _errors_alone(exchange.api_key, exchange.api_version):
+            return
+        request, response = exchange.request_view, exchange.response_view
+        if request is None or response is None or request.trailing or response.trailing:
+            return  # a broken frame is no evidence
+        marks = exchange.marks
+        if marks.broker_request is not None and brokers_version(exchange) != exchange.api_version:
+            return  # translated by the proxy
+        alike = None
+        if exchange.api_key in _ALIKE:
+            at, alike = (conn.number, exchange.api_key), (hash(request.frame[8:]), hash(response.frame[4:]))
+            if self._alike.get(at) == alike:
+                return
+        context = self._context(conn)
+        context.nodes = conn.cluster.nodes
+        found = set()
+        for violation in violations(request, response, context, failed):
+            found.add(violation.row.id)
+            self._violated(conn, exchange, violation)
+        if alike is not None and not found:
+            self._alike[conn.number, exchange.api_key] = alike
+        if self._passing and not failed:
+            self._passed(conn, exchange, found)
+
+    def _violated(self, conn: ClientConnection, exchange: Exchange, violation: Violation) -> None:
+        row, path, text = violation
+        key = row.id, conn.identity, conn.broker
+        if key not in self._found and len(self._found) >= MOST_FOUND:
+            return
+        finding = self.report(
+            key,
+            exchange,
+            f"Apache Kafka {row.kafka} ({row.source}).{' ' if row.clients else ''}{row.clients}",
+            _REMEDY[row.owner],
+            severity=Severity(row.severity),
+            seen=_seen(conn, exchange, row, path, text),
+            row=row.id,
+            path=path,
+        )
+        finding.severity = Severity(row.severity)
+        if row.passes:
+            self._passing.of((conn.identity, conn.broker, exchange.api_key), dict)[row.id] = row, finding
+
+    def _passed(self, conn: ClientConnection, exchange: Exchange, found: set[str]) -> None:
+        for row_id, (_, finding) in self._passing.get((conn.identity, conn.broker, exchange.api_key), {}).items():
+            if row_id not in found and finding.count < self.OFTEN and finding.severity is not Severity.LOW:
+                finding.severity = Severity.LOW
+
+    def closed(self, conn: ClientConnection) -> None:
+        self._contexts.pop(conn.number, None)
+        self._memory.closed(conn.number)
+        for api in _ALIKE:
+            self._alike.pop((conn.number, api), None)
+
+
+def _seen(conn: ClientConnection, exchange: Exchange, row: Row, path: str, text: str) -> str:
+    what = f"{exchange.api} v{exchange.api_version}"
+    if row.owner is Owner.CLIENT:
+        return f"{conn.who} sent {what} to {conn.where}: {path} {text}"
+    return f"{conn.where} answered {what} of {conn.who}: {path} {text}"

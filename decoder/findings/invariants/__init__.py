@@ -1,0 +1,79 @@
+"""What Apache Kafka never answers: a table of facts (`ROWS`), and their checks.
+
+    memory = Memory()
+    requested(request, context)               # every request, as soon as it is seen
+    for violation in violations(request, response, context): ...
+
+A new fact is one `Row` in the module of its subject, with a function if no other row has its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from ...codec.message_view import MessageView
+from ...schema import facts
+from . import admin, connections, fetching, groups, metadata, producing
+from .row import Check, Context, Memory, Owner, Pair, Row, Violation
+
+__all__ = ["REQUESTS", "ROWS", "Context", "Memory", "Owner", "Row", "Violation", "concerned", "requested", "violations"]
+
+ROWS: tuple[Row, ...] = (
+    *metadata.ROWS, *fetching.ROWS, *producing.ROWS, *groups.ROWS, *admin.ROWS, *connections.ROWS,
+)  # fmt: skip
+
+_REQUESTED = {facts.api_key("SyncGroup"): groups.sync_requested}
+REQUESTS = frozenset(_REQUESTED)
+"""APIs whose requests `requested` needs."""
+
+
+class _Checks(NamedTuple):
+    """A check, and the rows of one version that it serves: by id, `only` if it is one."""
+
+    check: Check
+    rows: dict[str, Row]
+    only: Row | None
+    errors: bool
+
+    @property
+    def only_failed(self) -> bool:
+        """Whether it has nothing to say of responses without an error."""
+        return self.check is connections.check_errors
+
+
+@cache
+def concerned(api_key: int, version: int) -> tuple[_Checks, ...]:
+    """The checks of an API at a version. Those of errors come last."""
+    found: dict[Check, dict[str, Row]] = {}
+    name = facts.api_name(api_key) if api_key in facts.api_keys() else ""
+    for row in ROWS:
+        if row.since <= version <= row.until and name in row.apis.split():
+            found.setdefault(row.check, {})[row.id] = row
+    return tuple(
+        _Checks(check, rows, next(iter(rows.values())) if len(rows) == 1 else None, any(r.errors for r in rows.values()))
+        for check, rows in found.items()
+    )
+
+
+def requested(request: MessageView, context: Context) -> None:
+    """A request was sent: what later responses are compared with is remembered."""
+    learn = _REQUESTED.get(request.plan.api_key)
+    if learn is not None:
+        learn(request, context)
+
+
+def violations(request: MessageView, response: MessageView, context: Context, failed: bool) -> Iterator[Violation]:
+    """What contradicts the rows of a response. `failed`: it has an error code, anywhere."""
+    pair = Pair(request, response, context)
+    whole = failed and bool(getattr(response.values, "error_code", 0))
+    for check, rows, only, errors in concerned(response.plan.api_key, response.plan.version):
+        if whole and not errors:
+            continue
+        if not failed and check is connections.check_errors:
+            continue  # errors are rare
+        for seen in check(pair):
+            row = rows.get(seen.row) if seen.row else only
+            if row is not None:
+                yield Violation(row, seen.path, seen.text)

@@ -1,0 +1,134 @@
+"""Rows about what connections begin with, and about errors in places where they do not belong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...schema import error_places, facts
+from .items import each
+from .row import Pair, Row, Seen
+
+_API_VERSIONS = facts.api_key("ApiVersions")
+
+
+def _offer(pair: Pair) -> Iterator[Seen]:
+    known: set[int] = set()
+    for path, api in each(pair.answer, "api_keys"):
+        if api.min_version > api.max_version:
+            text = f"offers {_name(api.api_key)} v{api.min_version} to v{api.max_version}"
+            yield Seen(path, text, "api-versions-inverted")
+        if api.min_version < 0:
+            yield Seen(path, f"offers {_name(api.api_key)} from v{api.min_version}", "api-versions-negative")
+        if api.api_key in known:
+            yield Seen(path, f"offers {_name(api.api_key)} a second time", "api-versions-twice")
+        known.add(api.api_key)
+    if known and _API_VERSIONS not in known:
+        yield Seen("api_keys", f"offers {len(known)} APIs, but not ApiVersions itself", "api-versions-without-itself")
+    if not known:
+        yield Seen("api_keys", "is empty without an error", "api-versions-empty")
+
+
+def _name(key: int) -> str:
+    return facts.api_name(key) if key in facts.api_keys() else f"API {key}"
+
+
+def _features(pair: Pair) -> Iterator[Seen]:
+    for path, feature in each(pair.answer, "supported_features"):
+        if feature.min_version > feature.max_version:
+            yield Seen(path, f"supports {feature.name} from level {feature.min_version} to {feature.max_version}")
+
+
+def _mechanism(pair: Pair) -> Iterator[Seen]:
+    if pair.asked.mechanism not in (pair.answer.mechanisms or ()):
+        listed = ", ".join(pair.answer.mechanisms or ()) or "none"
+        yield Seen("mechanisms", f"lists {listed}, but {pair.asked.mechanism} was accepted")
+
+
+def _lifetime(pair: Pair) -> Iterator[Seen]:
+    if pair.answer.session_lifetime_ms < 0:
+        yield Seen("session_lifetime_ms", f"is {pair.answer.session_lifetime_ms}")
+
+
+def _telemetry(pair: Pair) -> Iterator[Seen]:
+    if pair.answer.push_interval_ms <= 0:
+        yield Seen("push_interval_ms", f"is {pair.answer.push_interval_ms} without an error", "telemetry-interval")
+    if not any(pair.asked.client_instance_id) and not any(pair.answer.client_instance_id):
+        yield Seen("client_instance_id", "is zero without an error", "telemetry-no-instance")
+
+
+_ONLY = {
+    "Fetch": "FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH FETCH_SESSION_TOPIC_ID_ERROR OFFSET_MOVED_TO_TIERED_STORAGE",
+    "ShareFetch ShareAcknowledge": "SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH SHARE_SESSION_LIMIT_REACHED",
+    "Produce": "OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER INVALID_REQUIRED_ACKS",
+    "JoinGroup": "MEMBER_ID_REQUIRED INVALID_SESSION_TIMEOUT",
+    "OffsetFetch": "UNSTABLE_OFFSET_COMMIT",
+    "ElectLeaders": "ELECTION_NOT_NEEDED PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    "AlterPartitionReassignments": "NO_REASSIGNMENT_IN_PROGRESS",
+    "PushTelemetry": "UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE",
+    "ConsumerGroupHeartbeat": "UNSUPPORTED_ASSIGNOR",
+}
+"""Errors by the APIs (separated by spaces) that alone answer with them. Brokers among themselves: `_INTERNAL`."""
+_INTERNAL = frozenset(facts.api_key(name) for name in ("Envelope", "AddRaftVoter", "FetchSnapshot", "WriteShareGroupState", "ReadShareGroupState"))
+
+
+def _places() -> dict[int, tuple[str, frozenset[int]]]:
+    found = {}
+    for apis, errors in _ONLY.items():
+        keys = frozenset(facts.api_key(name) for name in apis.split())
+        for error in errors.split():
+            found[facts.error_code(error)] = apis, keys
+    return found
+
+
+_OF_OTHERS = _places()
+
+
+def check_errors(pair: Pair) -> Iterator[Seen]:
+    key, version = pair.request.plan.api_key, pair.response.plan.version
+    for path, code in pair.response.errors():
+        apis, keys = _OF_OTHERS.get(code, ("", frozenset()))
+        if keys and key not in keys and key not in _INTERNAL:
+            text = f"is {facts.error_name(code)}, an error of {apis.replace(' ', ' and ')}"
+            yield Seen(path, text, "error-of-another-api")
+            return
+        place = error_places.of(key, version, code)
+        inside = "." in path
+        if inside and place.alone:
+            text = f"is {facts.error_name(code)}, which stands at the top of the response"
+            yield Seen(path, text, "error-out-of-place")
+            return
+        if not inside and place.arrays and not place.whole:
+            text = f"is {facts.error_name(code)}, which stands in {' or '.join(sorted(place.arrays))}"
+            yield Seen(path, text, "error-out-of-place")
+            return
+
+
+_ALL = " ".join(sorted(facts.api_name(key) for key in facts.api_keys() if key not in _INTERNAL))
+
+
+def _versions(row: str, kafka: str, severity: str, clients: str) -> Row:
+    return Row(row, "ApiVersions", kafka, "ApiVersionsResponse.collectApis", _offer, severity, clients)
+
+
+ROWS: tuple[Row, ...] = (
+    _versions("api-versions-inverted", "offers each API from a version to the same or a higher one", "high",
+              "Clients find no version of the API to use, and do not use it or fail."),
+    _versions("api-versions-negative", "offers no version below 0", "medium", "Clients may take it for no version at all."),
+    _versions("api-versions-twice", "offers each API once", "medium", "Clients keep one of the two ranges, not all of them the same."),
+    _versions("api-versions-without-itself", "offers ApiVersions too", "medium", "Clients may ask with the oldest version, or fail."),
+    _versions("api-versions-empty", "offers APIs, or reports an error", "high", "Clients find no API to use, and fail."),
+    Row("api-versions-feature-inverted", "ApiVersions", "supports a feature from a level to the same or a higher one", "ApiVersionsResponse, "
+        "KIP-584", _features, "low", "The Java client refuses the whole answer.", since=3),
+    Row("sasl-mechanism-unlisted", "SaslHandshake", "lists the mechanism that it accepts", "SaslServerAuthenticator.handleHandshakeRequest",
+        _mechanism, "low"),
+    Row("sasl-lifetime-negative", "SaslAuthenticate", "gives a session lifetime of 0 (none) or more", "SaslServerAuthenticator, KIP-368",
+        _lifetime, "medium", "Clients authenticate again without end, or fail.", since=1),
+    Row("telemetry-interval", "GetTelemetrySubscriptions", "gives an interval above 0 for pushing metrics", "ClientMetricsManager, KIP-714",
+        _telemetry, "low", "Clients push metrics without a pause, or use their own interval."),
+    Row("telemetry-no-instance", "GetTelemetrySubscriptions", "gives a client that has none an instance id", "ClientMetricsManager, KIP-714",
+        _telemetry, "low", "Clients have no id for their metrics."),
+    Row("error-of-another-api", _ALL, "answers with this error only in the API it belongs to", "Errors, KafkaApis", check_errors, "medium",
+        "Clients do not expect it there: most give up.", errors=True),
+    Row("error-out-of-place", _ALL, "reports this error in another part of the response", "AbstractRequest.getErrorResponse, KafkaApis", check_errors,
+        "low", "Clients may overlook it, or give up on more than it concerns.", errors=True),
+)  # fmt: skip
