@@ -7,7 +7,7 @@ from .cluster import answers, contradictions, metadata, misrouted, partitions, t
 from .fetching import fetching, lagging, replicas, sessions
 from .groups import assignments, commits, coordinators, membership, rebalances
 from .groups import refusals as group_refusals
-from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
+from .network import addresses, churn, coverage, cut_short, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
 from .producing import batches, corrupt, fenced, idempotence, producing, resent, retries, transactions
 from .security import authentication, authorization
@@ -48,6 +48,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     protocols.TlsTraffic,
     protocols.ForeignProtocol,
     protocols.FrameSize,
+    cut_short.ResponseCutShort,
     authentication.SaslMechanismMismatch,
     authentication.SaslAuthenticationFailed,
     authentication.CredentialsInClear,

@@ -152,8 +152,8 @@ def group_at_kafka_4() -> Conversations:
         conn,
         "LeaveGroup",
         4,
-        {"group_id": "billing", "members": [{"member_id": "m-1"}]},
-        {"members": [{"member_id": "m-1"}]},
+        {"group_id": "billing", "members": [{"member_id": "m-1", "group_instance_id": None}]},
+        {"members": [{"member_id": "m-1", "group_instance_id": None}]},
     )
     talk.close(data)
     talk.close(conn)
@@ -164,7 +164,7 @@ def compressed_and_idempotent() -> Conversations:
     talk = java("3.9.1", release="3.9", client_id="producer-1", tls=True)
     conn = talk.meet()
     talk.metadata(conn, [topic()])
-    talk.ask(conn, "InitProducerId", 4, {"transaction_timeout_ms": 2147483647}, {"producer_id": 7, "producer_epoch": 0})
+    talk.ask(conn, "InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 2147483647}, {"producer_id": 7, "producer_epoch": 0})
     for at in range(0, 60, 3):
         data = batch(
             at, timestamp=NOW_MS + at, codec=1, base_offset=0, producer_id=7, producer_epoch=0, base_sequence=at

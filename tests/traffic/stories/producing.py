@@ -50,7 +50,7 @@ def not_allowed_to_be_idempotent() -> Conversations:
         conn,
         "InitProducerId",
         4,
-        {"transaction_timeout_ms": 2147483647},
+        {"transactional_id": None, "transaction_timeout_ms": 2147483647},
         {"error_code": 31, "producer_id": -1, "producer_epoch": -1},
     )
     talk.wait(0.01)

@@ -39,10 +39,12 @@ def share_consumer_at_an_old_broker() -> Conversations:
 
 def api_that_a_proxy_refuses() -> Conversations:
     talk = java("3.7.0", release="3.7", broker="10.0.0.1:19092", client_id="producer-1")
-    for _ in range(6):
+    for attempt in range(6):
         conn = talk.meet()
         talk.metadata(conn, [topic()], ((1, "10.0.0.1", 19092),))
-        talk.ask(conn, "InitProducerId", 4, {"transaction_timeout_ms": 60000}, {"producer_id": 7, "producer_epoch": 0})
+        if not attempt:
+            body = {"transactional_id": None, "transaction_timeout_ms": 60000}
+            talk.ask(conn, "InitProducerId", 4, body, {"producer_id": 7, "producer_epoch": 0})
         parts = [{"index": 0, "records": batch(producer_id=7, producer_epoch=0, base_sequence=0)}]
         talk.pipelined(conn, ("Produce", 10, {"acks": -1, "timeout_ms": 30000, "topic_data": [{"name": "orders", "partition_data": parts}]}))  # fmt: skip
         talk.wait(0.001)

@@ -29,6 +29,8 @@ class CorruptBatches(ProduceDetector):
 
     EVERY = 16
     """Of a connection's Fetch responses with records, one in this many is checked, the first one always."""
+    SAME_SIZE = 3
+    """So many with the size of the one before are checked as well: a consumer that stops at a damaged batch gets it again."""
     CHECKED_BYTES = 256 << 10
     """At most, of one Fetch response."""
     SMALLEST = 59
@@ -40,17 +42,24 @@ class CorruptBatches(ProduceDetector):
 
     def setup(self) -> None:
         self._fetches: LruDict[int, int] = LruDict(self.CONNECTIONS)
+        self._sizes: LruDict[int, tuple[int, int]] = LruDict(self.CONNECTIONS)
+        """Of the last Fetch response with records: its size, and how many of that size came in a row."""
 
     def closed(self, conn: ClientConnection) -> None:
         if conn.number in self._fetches:
             del self._fetches[conn.number]
+        if conn.number in self._sizes:
+            del self._sizes[conn.number]
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == PRODUCE:
             self._produced(conn, exchange)
         elif exchange.state is State.PAIRED and (exchange.response_size or 0) >= self.SMALLEST:
             count = self._fetches.of(conn.number, int)
-            if count % self.EVERY or self._fetched(conn, exchange):
+            size, row = self._sizes.get(conn.number, (0, 0))
+            row = row + 1 if size == exchange.response_size else 0
+            self._sizes[conn.number] = exchange.response_size or 0, row
+            if (count % self.EVERY and not 0 < row <= self.SAME_SIZE) or self._fetched(conn, exchange):
                 self._fetches[conn.number] = count + 1
 
     def _produced(self, conn: ClientConnection, exchange: Exchange) -> None:
