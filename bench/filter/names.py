@@ -47,7 +47,7 @@ def write(directory: Path, count: int) -> None:
                 (0, 9, {"acks": -1, "topic_data": [{"name": topic, "partition_data": [{"index": part, "records": batch}]}]},
                  {"responses": [{"name": topic, "partition_responses": [{"index": part}]}]}),
                 (1, 12, {"topics": [{"topic": topic, "partitions": [{"partition": part}]}]},
-                 {"responses": [{"topic": topic, "partitions": [{"partition_index": part, "records": batch}]}]}),
+                 {"responses": [{"topic": topic, "partitions": [{"partition_index": part, "high_watermark": 1, "records": batch}]}]}),
                 (8, 8, {"group_id": topic, "topics": named}, {"topics": named}),
                 (12, 4, {"group_id": topic}, {}),
             ):  # fmt: skip

@@ -154,6 +154,8 @@ class Flow:
     recognizer: Recognizer | None = None
     given_up: bool = False  # reported as unreached
     ender: int = -1  # whose FIN came first
+    ended_ns: int = 0  # when it came
+    over: bool = False  # reported as closed without the other FIN
     comments: tuple[str, ...] = ()
     held: list[tuple[int, Data]] = field(default_factory=list)
     unread: list[int] = field(default_factory=lambda: [0, 0])

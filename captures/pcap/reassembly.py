@@ -23,6 +23,8 @@ _MAX_ON_TRIAL = 16 * MOST_KEPT  # bytes of all conversations of which it is not 
 UNANSWERED_NS = 10 * 10**9
 """A SYN that has no answer for so long gets none: by then it was sent four times (RFC 6298)."""
 _SENT_AGAIN_NS = 10**9  # after so long an unanswered SYN is sent again for the first time
+_HALF_CLOSED_NS = 10**9
+"""Brokers end a connection within milliseconds of the client's FIN."""
 _HALF = 1 << 31
 _FULL = 1 << 32
 
@@ -116,7 +118,7 @@ class Reassembler:
             if found and found[0].sides[found[1]].next in (None, segment.sequence + 1 & _FULL - 1):
                 flow, direction = found  # the answer to a handshake, or the same packet again
             else:
-                if found:
+                if found and not found[0].over:
                     yield from self._close(found[0], packet.time_ns)
                 flow, direction = self._open(key, 1 if segment.flags & ACK else 0, packet.time_ns)
                 flow.comments, flow.handshake = packet.comments, True
@@ -128,6 +130,10 @@ class Reassembler:
             if side.next is None:
                 side.next, side.synced = segment.sequence + 1 & _FULL - 1, True
             return
+        if found is not None and found[0].over:
+            if segment.payload or segment.flags & (FIN | RST):
+                self._forget(found[0])
+            found = None
         if found is None:
             if not segment.payload:
                 return  # the last acknowledgement of a closed connection, or a probe
@@ -175,7 +181,9 @@ class Reassembler:
                 yield from self._close(flow, packet.time_ns, "refused" if direction else "unreached", direction)
                 return
             # What came first ended it: a RST behind a FIN may only answer bytes sent to an end that had closed.
-            closing, flow.ender = flow.ender >= 0, direction if flow.ender < 0 else flow.ender
+            closing = flow.ender >= 0
+            if not closing:
+                flow.ender, flow.ended_ns = direction, packet.time_ns
             if segment.flags & RST or self._in_order or flow.sides[1 - direction].finished:
                 how = "fin" if closing or not segment.flags & RST else "rst"
                 yield from self._close(flow, packet.time_ns, how, flow.ender, packet.comments)
@@ -242,6 +250,8 @@ class Reassembler:
         self._forget(flow)
         if not how and flow.ender >= 0:
             how, by = "fin", flow.ender  # the other end's FIN was not captured
+        if flow.ender == 1 and by == 1:
+            time_ns = flow.ended_ns  # no answer comes after a broker's FIN, whenever the client closes
         if self.opening.pop(id(flow), None) and not how and self._is_known(flow):
             # Its port is used again, and no answer to the SYN was seen.
             yield self._accept(flow, False)
@@ -253,11 +263,19 @@ class Reassembler:
             self._foreign += 1
 
     def finish(self, time_ns: int = 0) -> Iterator[StreamEvent]:
-        """The capture ends (at `time_ns`): what still waited for missing packets comes out; connections stay open."""
+        """The capture ends (at `time_ns`): what still waited for missing packets comes out. Connections stay open, except those that
+        a broker has ended: no answer can come. A client may still get answers after its own FIN, so its end counts only if the capture
+        goes on for `_HALF_CLOSED_NS`."""
         for flow in self.flows():
             yield from self._known(self._give_up_waiting(flow))
             if flow.recognizer is not None:
                 yield from self._decided(flow, flow.recognizer.last())
+            if flow.kafka and (flow.ender == 1 or (flow.ender == 0 and time_ns - flow.ended_ns >= _HALF_CLOSED_NS)):
+                yield from self._close(flow, flow.ended_ns)
+                flow.over = True
+                client, broker = flow.ends
+                self._flows[flow.interface, client, broker] = flow, 0
+                self._flows[flow.interface, broker, client] = flow, 1
         yield from self.unanswered(time_ns - _SENT_AGAIN_NS, time_ns)
 
     def _give_up_waiting(self, flow: Flow) -> Iterator[StreamEvent]:
@@ -338,12 +356,12 @@ class Reassembler:
 
     def flows(self) -> list[Flow]:
         """All flows that are open."""
-        return list({id(flow): flow for flow, _ in self._flows.values()}.values())
+        return list({id(flow): flow for flow, _ in self._flows.values() if not flow.over}.values())
 
     def flow_of(self, segment: TcpSegment) -> Flow | None:
         """The flow of a segment, as far as it is known; for foreign captures."""
         found = self._flows.get((0, segment.source, segment.target))
-        return found[0] if found else None
+        return found[0] if found and not found[0].over else None
 
     def show(self, segment: TcpSegment) -> bool:
         """Keep what a segment shows of bytes that it does not carry; False when its connection is not known yet."""
@@ -357,6 +375,7 @@ class Reassembler:
         first, second = flow.sides
         return (
             flow.kafka
+            and not flow.over
             and flow.recognizer is None
             and not flow.given_up
             and not flow.held

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...decoder.findings import Severity
-from . import compatibility
+from . import client_bugs, compatibility
 from .queries import EXACT_ROWS, RECORDED, REPORTS, ROUNDED, QueryEngine, ReportQuery, percentile_values
 from .trends import TRENDS, Periods, periods
 
@@ -48,7 +48,7 @@ def make(
     report that is not.
     """
     queries = REPORTS | TRENDS
-    known = [*queries, compatibility.NAME]
+    known = [*queries, client_bugs.NAME, compatibility.NAME]
     for name in names:
         if name not in known:
             raise ValueError(f"there is no report {name!r}; there are: {', '.join(known)}")
@@ -72,6 +72,13 @@ def make(
             found.percentiles = "exact" if exact else f"within {ROUNDED}"
             found.about += "" if exact else f" Percentiles are within {ROUNDED}, as there are more than {exact_rows:,} rows."
         made.append(found)
+    if not names or client_bugs.NAME in names:
+        missing = [table for table in client_bugs.NEEDS if table not in engine.tables]
+        if missing:
+            left_out.append(f"{client_bugs.NAME}: it needs the table {missing[0]}, which does not exist")
+        else:
+            rows = client_bugs.rows(engine)
+            made.append(Report(client_bugs.NAME, client_bugs.TITLE, client_bugs.about(), client_bugs.COLUMNS, rows))
     if (against or compatibility.NAME in names) and (not names or compatibility.NAME in names):
         if not against:
             raise ValueError(f"the report {compatibility.NAME} needs a release: --against 4.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .client_tracker import ClientTracker, IndexedRequest, Negotiation, ObservedClient, VersionUse
+from .fingerprint import java_releases
 from .matrix import Limit, MatrixRow, ObservedBroker, brokers, matrix
 from .verdict import ClientReport, CompatReport, Reason, Verdict, report
 
@@ -20,6 +21,7 @@ __all__ = [
     "Verdict",
     "VersionUse",
     "brokers",
+    "java_releases",
     "matrix",
     "report",
 ]  # fmt: skip

@@ -51,6 +51,10 @@ class MatrixRow:
         return sum(use.refused for use in self.uses)
 
 
+MOST_ABSENT = 10
+"""APIs of a release that are not offered: a broker of Apache Kafka has them all, whatever its settings."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedBroker:
     """A broker and what it offers. `releases`: which ones it may be, see `releases.release_of`."""
@@ -61,12 +65,18 @@ class ObservedBroker:
 
     @property
     def guess(self) -> str:
-        """``"4.3"``, ``"3.3 or 3.4"``, ``"closest to 4.3 (5 APIs differ)"``, or "" if too little is known."""
+        """``"4.3"``, ``"3.3 or 3.4"``, ``"closest to 4.3 (5 APIs differ)"``, ``"closest to 2.4 (7 APIs differ, 26 are not offered; probably
+        not Apache Kafka, or a proxy hides them)"``, or "" if too little is known."""
         if not self.releases:
             return ""
         names = " or ".join(match.name for match in self.releases)
-        differs = len(self.releases[0].differs)
-        return names if not differs else f"closest to {names} ({differs} API{'s differ' if differs > 1 else ' differs'})"
+        differ, absent = self.releases[0].distance
+        if not differ and not absent:
+            return names
+        apart = [f"{differ} API{'s differ' if differ > 1 else ' differs'}"] if differ else []
+        apart += [f"{absent} {'are' if absent > 1 else 'is'} not offered"] if absent else []
+        foreign = "; probably not Apache Kafka, or a proxy hides them" if absent >= MOST_ABSENT else ""
+        return f"closest to {names} ({', '.join(apart)}{foreign})"
 
 
 def matrix(client: ObservedClient) -> list[MatrixRow]:

@@ -91,7 +91,8 @@ class PeerInfo:
             name, version = values_at(asked.plan, asked.frame, asked.body_start, _SOFTWARE)
             self.software_name, self.software_version = name[0] or "", version[0] or ""
         answered = exchange.response_message if exchange.response is not None else None
-        if answered is not None:
+        surplus = answered is not None and answered.trailing and (exchange.response or b"")[_ERROR] != UNSUPPORTED_VERSION.to_bytes(2, "big")
+        if answered is not None and not surplus:  # shifted bytes would read as any ranges
             found = values_at(answered.plan, answered.frame, answered.body_start, _RANGES)
             ranges = {key: (low, high) for key, low, high in zip(*found, strict=True)}
             if ranges:

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ..codec import secrets
-from ..codec.codec import guess_request, read_request, read_response
+from ..codec.codec import UNSUPPORTED_VERSION, guess_request, read_request, read_response
 from ..codec.message import Message
 from ..codec.message_view import MessageView, view_of
-from ..codec.plan import Fields
+from ..codec.plan import API_VERSIONS, Fields
 from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
 from ..codec.truncated_frame import first_error_in
@@ -18,10 +18,13 @@ from ..errors import BadUtf8, DecodeError, UnknownVersion
 from ..schema import facts
 from ..wire.frame import Direction
 from .api_versions import PeerInfo
+from .plausible import Flaw, FlawKind, flaw
 from .topics import Topics
 
 if TYPE_CHECKING:
     from ..values import SchemaSource
+
+_REFUSED = UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class State(StrEnum):
@@ -121,6 +124,7 @@ class Exchange:
     _asked_view: MessageView | None = field(default=None, init=False)
     _answered_view: MessageView | None = field(default=None, init=False)
     _error: int | None = field(default=None, init=False)
+    _distrusted: bool = field(default=False, init=False)
 
     def undecoded_copy(self) -> Exchange:
         """The same exchange with nothing decoded, so that decoded messages are freed with this copy. `marks` are shared."""
@@ -180,10 +184,31 @@ class Exchange:
 
     @property
     def response_view(self) -> MessageView | None:
-        """`response_message` in the form its definition promises (see `message_view`)."""
-        if self._answered_view is None and (message := self.response_message) is not None:
+        """`response_message` in the form its definition promises (see `message_view`); None once it is distrusted."""
+        if self._answered_view is None and not self._distrusted and (message := self.response_message) is not None:
             self._answered_view = view_of(message)
         return self._answered_view
+
+    def flaw(self, direction: Direction) -> Flaw | None:
+        """What is wrong with a message that could be decoded; None for nearly all. A refusal of ApiVersions has none, as it may be in no
+        version at all (see `api_versions`)."""
+        message = self.response_message if direction else self.request_message
+        found = flaw(message) if message is not None else None
+        refusal = found is not None and direction and self.api_key == API_VERSIONS and self.response is not None
+        return None if refusal and (self.response or b"")[4:6] == _REFUSED else found
+
+    def distrust(self) -> bool:
+        """Whether a message has a flaw. From a response that has one, no conclusions are drawn from now on: it has no view and no error.
+        `response_message` keeps what was read.
+
+        A null beside an error is no reason: some brokers leave out all the rest of a response that has an error.
+        """
+        found = self.flaw(Direction.RESPONSE)
+        if found is None:
+            return self.flaw(Direction.REQUEST) is not None
+        if found.kind is not FlawKind.NULL or not self.error or self.error not in facts.errors():
+            self._distrusted, self._answered_view, self._error = True, None, 0
+        return True
 
     def _decode(self, direction: Direction) -> Message | DecodeError:
         found: Message | DecodeError
@@ -216,8 +241,9 @@ class Exchange:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it was answered without an error code, and both frames are whole and were decoded without surplus bytes."""
-        if self.state is not State.PAIRED:
+        """Whether it was answered without an error code, and both frames are whole and were decoded without surplus bytes, and
+        the response is not distrusted."""
+        if self.state is not State.PAIRED or self._distrusted:
             return False
         asked, answered = self.request_message, self.response_message
         if asked is None or answered is None or asked.trailing or answered.trailing:

@@ -14,6 +14,7 @@ from ..connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, 
 from ..connection.exchange import Exchange, State
 from ..schema import facts
 from .detectors.catalogue import detectors
+from .engine.broker_messages import quoting
 from .engine.detector import Listener, Wanted
 from .engine.finding import Finding, Severity
 from .engine.formatting import times
@@ -119,7 +120,13 @@ class Inspector:
 
     def done(self, exchange: Exchange) -> None:
         """An exchange has finished."""
+        try:
+            flawed = exchange.distrust()
+        except Exception as error:  # a fault of the decoder, as in `_concerned`
+            contained("whether a message is plausible", error, reported=True)
+            flawed = True
         conn = self.traffic.done(exchange)
+        conn.failing = conn.failing or flawed
         self.traffic.mark_injected(conn, exchange)
         for detector in self._concerned(conn, exchange):
             try:
@@ -203,7 +210,7 @@ class Inspector:
             detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())
-        return ranked(name_known_bugs(grouped(found)))
+        return ranked(name_known_bugs(grouped(map(quoting, found))))
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:

@@ -54,7 +54,7 @@ def clients_of(finding: Finding) -> list[Mapping[str, Any]]:
 def _fits(pattern: bugs.FindingPattern, finding: Finding) -> bool:
     if pattern.finding != finding.id:
         return False
-    about = finding.about
+    about = {"severity": finding.severity, **finding.about}
     return all(name in about and str(about[name]) in values for name, values in pattern.conditions.items())
 
 

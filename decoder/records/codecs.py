@@ -29,6 +29,7 @@ _GZIP_STEP = 4 << 20
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16  # magic, version, lowest compatible version; writers disagree on the versions' byte order
+_XERIAL_LITTLE_ENDIAN = _XERIAL_MAGIC + b"\1\0\0\0\1\0\0\0"
 _XERIAL_BLOCK = 32 << 10
 _SNAPPY_EXPANSION = 22  # the densest element makes 64 bytes out of 3
 
@@ -42,6 +43,11 @@ QUICK = {GZIP: 1, LZ4: 1}
 def name(codec: int) -> str:
     """The name of a codec number, such as `zstd`; `unknown(6)` for one that Kafka does not have."""
     return NAMES[codec] if 0 <= codec < len(NAMES) else f"unknown({codec})"
+
+
+def little_endian_snappy(data: bytes) -> bool:
+    """Whether snappy data begins with a xerial header whose versions are in the other byte order than xerial writes them."""
+    return data.startswith(_XERIAL_LITTLE_ENDIAN)
 
 
 def decompress(

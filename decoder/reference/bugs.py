@@ -30,6 +30,9 @@ _VERSIONS = re.compile(r"(any|\d+(?:\.\d+)*) (?:until (\d+(?:\.\d+)*)|on)")
 _CONDITION = re.compile(r"([a-z_]+)=(\S+)")
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)")
 _PRE_RELEASE = re.compile(r"[-_.]?(?:rc|pre|alpha|beta|snapshot|dev|a\d|b\d)", re.I)
+_BETWEEN = re.compile(r"(\d+\.\d+) to (\d+\.\d+)")
+_LAST = 1 << 30
+"""As the number of a patch release: later than any."""
 _CONFLUENT = re.compile(r"v?(\d+)\.(\d+)\.\d+(?:-\d+)?-c[ce]s?\b")
 _BEFORE_7 = {5: 0, 6: 6}
 """Confluent Platform 5.0 is Kafka 2.0, 6.0 is 2.6; from 7.0 (3.0) on, the minor numbers are the same."""
@@ -157,6 +160,9 @@ def version_order(text: str) -> VersionOrder:
 
 def _possible(version: str) -> tuple[VersionOrder, ...]:
     """A version, or the oldest and the newest that it can be; empty if it is not known."""
+    between = _BETWEEN.fullmatch(version)
+    if between is not None:
+        return version_order(between[1]), version_order(f"{between[2]}.{_LAST}")
     platform = _CONFLUENT.match(version)
     if platform is None:
         order = version_order(version)
@@ -164,22 +170,24 @@ def _possible(version: str) -> tuple[VersionOrder, ...]:
     # The patch releases of Confluent's builds are its own.
     major, minor = int(platform[1]), int(platform[2])
     numbers = (2, _BEFORE_7[major] + minor) if major in _BEFORE_7 else (major - 4, minor)
-    return VersionOrder(numbers if minor or major in _BEFORE_7 else numbers[:1], True), VersionOrder(
-        (*numbers, 1 << 30), True
-    )
+    release = ".".join(map(str, numbers))
+    return version_order(release), version_order(f"{release}.{_LAST}")
 
 
-def named(software_name: str, software_version: str, client_id: str | None) -> tuple[NamedVersion, ...]:
+def named(
+    software_name: str, software_version: str, client_id: str | None, guess: str = ""
+) -> tuple[NamedVersion, ...]:
     """The libraries that a client consists of: itself, and the one that it wraps; empty if nothing is known.
 
-    Clients that send no name are known by their default client id; some put their version in it.
+    Clients that send no name are known by their default client id; some put their version in it. `guess`: the version of
+    one that does not, such as ``2.1 to 2.3``.
     """
     known = clients.software(software_name, software_version, client_id)
     if not software_name:
         if known is None:
             return ()
         match = re.fullmatch(re.escape(known.client.name) + r"-(\d+(?:\.\d+)+\S*)", client_id or "")
-        return (NamedVersion(known.client.name, match[1] if match else "", True),)
+        return (NamedVersion(known.client.name, match[1] if match else guess, True),)
     table = tables().get(software_name)
     found = [
         NamedVersion(software_name, table.known_version(software_version) if table is not None else software_version)
@@ -203,11 +211,11 @@ class BugStatus(NamedTuple):
     status: Status
 
 
-def statuses(software_name: str, software_version: str, client_id: str | None) -> list[BugStatus]:
+def statuses(software_name: str, software_version: str, client_id: str | None, guess: str = "") -> list[BugStatus]:
     """All known bugs of a client and of what it wraps, and whether its version has them; the worst first."""
     found = [
         BugStatus(bug, each.version, bug.status(each.version))
-        for each in named(software_name, software_version, client_id)
+        for each in named(software_name, software_version, client_id, guess)
         for bug in bugs_of(each.client)
     ]
     return sorted(found, key=lambda each: -SEVERITIES.index(each.bug.severity))
@@ -221,6 +229,7 @@ def bug_tables_before(software_name: str, software_version: str, client_id: str 
         if (table := tables().get(each.client)) is not None
         and (order := version_order(each.version)).numbers
         and _CONFLUENT.match(each.version) is None
+        and _BETWEEN.match(each.version) is None
         and order > version_order(table.newest)
     ]
 

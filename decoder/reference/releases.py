@@ -93,6 +93,12 @@ class Match(NamedTuple):
         """Nothing differs."""
         return not self.differs
 
+    @property
+    def distance(self) -> tuple[int, int]:
+        """How many APIs are offered otherwise than by the release, and how many of the release's are not offered."""
+        absent = sum(offered is None for offered, _ in self.differs.values())
+        return len(self.differs) - absent, absent
+
 
 def release_order(name: str) -> tuple[int, ...]:
     """A sort key by age: ``(0, 10, 2)`` of "0.10.2", ``(3, 9)`` of "3.9-zk"."""
@@ -167,12 +173,12 @@ def removed(api_key: int, version: int, by: str | None = None) -> Removal | None
 def release_of(offered: Mapping[int, tuple[int, int]]) -> list[Match]:
     """The releases whose tables are nearest to what a broker offers, all equally near, oldest first.
 
-    A single match that is `exact` is nearly certain. Without an exact match the broker is patched, configured differently, no
+    What is offered counts first: a product may leave out half of the APIs, which says nothing of the age of the others. A single match that is `exact` is nearly certain. Without an exact match the broker is patched, configured differently, no
     Apache Kafka, or a proxy has changed its response.
     """
     found = [Match(r.name, dict(_differences(offered, r))) for r in _tables().values() if r.negotiates]
-    best = min(len(match.differs) for match in found)
-    return [match for match in found if len(match.differs) == best]
+    best = min(match.distance for match in found)
+    return [match for match in found if match.distance == best]
 
 
 def exact_release(offered: Mapping[int, tuple[int, int]]) -> str | None:

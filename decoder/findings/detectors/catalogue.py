@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
-from .fetching import fetching, lagging, replicas, sessions
-from .groups import assignments, commits, coordinators, membership, rebalances
+from .cluster import admin, answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .fetching import fetching, lagging, replicas, sessions, standstill
+from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, cut_short, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
-from .producing import batches, corrupt, fenced, idempotence, producing, resent, retries, transactions
+from .producing import (
+    batches,
+    compression,
+    copied,
+    corrupt,
+    fenced,
+    idempotence,
+    producing,
+    resent,
+    retries,
+    transactions,
+)
 from .security import authentication, authorization
-from .versions import features, first_requests, mixed, odd_connections, outdated, versions
+from .versions import features, first_requests, missing_apis, mixed, odd_connections, outdated, versions
 
 _DETECTORS: tuple[type[Detector], ...] = (
     versions.UnsupportedVersion,
@@ -26,6 +37,8 @@ _DETECTORS: tuple[type[Detector], ...] = (
     mixed.MixedVersions,
     first_requests.ClosedOnFirstRequest,
     first_requests.ClientTooNew,
+    missing_apis.ControllerListener,
+    missing_apis.ClientGivesUp,
     features.IdempotenceUnused,
     features.StaticMembershipUnused,
     features.ClassicGroupProtocol,
@@ -35,6 +48,8 @@ _DETECTORS: tuple[type[Detector], ...] = (
     malformed.MalformedApiVersionsFallback,
     malformed.SurplusBytes,
     malformed.ForbiddenNull,
+    malformed.ImpossibleValue,
+    malformed.WrongFrameSize,
     addresses.UnreachableAdvertisedAddress,
     addresses.BrokenBrokerAddress,
     addresses.FlappingBrokerAddress,
@@ -42,6 +57,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     network_refusals.ClosedAtOnce,
     network_refusals.ProxyNotLetIn,
     misrouted.MisroutedClient,
+    misrouted.RebootstrapIgnored,
     protocols.TlsOnPlaintextPort,
     protocols.PlaintextOnTlsPort,
     protocols.TlsHandshakeFailed,
@@ -70,6 +86,10 @@ _DETECTORS: tuple[type[Detector], ...] = (
     group_refusals.FencedInstance,
     group_refusals.InconsistentProtocol,
     group_refusals.GroupRefused,
+    progress.StalledMember,
+    progress.OffsetsNotRead,
+    share.FirstAcknowledgements,
+    share.RecordDeliveredAgain,
     commits.StaleCommit,
     commits.OutsiderCommit,
     commits.CommitFailed,
@@ -82,10 +102,12 @@ _DETECTORS: tuple[type[Detector], ...] = (
     retries.LeaderRetries,
     retries.TooFewReplicas,
     resent.Resent,
+    copied.BatchInTwoTopics,
     batches.TinyBatches,
     batches.Uncompressed,
     batches.Skew,
     corrupt.CorruptBatches,
+    compression.UnusualCompression,
     idempotence.OutOfOrder,
     idempotence.DuplicateSends,
     idempotence.TooManyInFlight,
@@ -99,6 +121,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     fetching.OffsetOutOfRange,
     fetching.FetchErrorLoop,
     fetching.BatchOverFetchLimit,
+    standstill.SameRecordsAgain,
     lagging.GrowingLag,
     lagging.StalledByTransaction,
     replicas.ReadReplicaBouncing,
@@ -111,6 +134,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     metadata.UnknownTopicLoop,
     metadata.InvalidTopicName,
     metadata.TopicMadeByAsking,
+    admin.AdminRefused,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,
     partitions.LeaderNotPreferred,

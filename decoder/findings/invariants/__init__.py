@@ -18,7 +18,7 @@ from ...schema import facts
 from . import admin, connections, fetching, groups, metadata, producing
 from .row import Check, Context, Memory, Owner, Pair, Row, Violation
 
-__all__ = ["REQUESTS", "ROWS", "Context", "Memory", "Owner", "Row", "Violation", "concerned", "requested", "violations"]
+__all__ = ["REQUESTS", "ROWS", "Checks", "Context", "Memory", "Owner", "Row", "Violation", "concerned", "requested", "violations"]
 
 ROWS: tuple[Row, ...] = (
     *metadata.ROWS, *fetching.ROWS, *producing.ROWS, *groups.ROWS, *admin.ROWS, *connections.ROWS,
@@ -29,7 +29,7 @@ REQUESTS = frozenset(_REQUESTED)
 """APIs whose requests `requested` needs."""
 
 
-class _Checks(NamedTuple):
+class _Served(NamedTuple):
     """A check, and the rows of one version that it serves: by id, `only` if it is one."""
 
     check: Check
@@ -37,24 +37,27 @@ class _Checks(NamedTuple):
     only: Row | None
     errors: bool
 
-    @property
-    def only_failed(self) -> bool:
-        """Whether it has nothing to say of responses without an error."""
-        return self.check is connections.check_errors
+
+class Checks(NamedTuple):
+    """The checks of one version of an API: of responses without an error code, and of those with one."""
+
+    usual: tuple[_Served, ...]
+    failed: tuple[_Served, ...]
 
 
 @cache
-def concerned(api_key: int, version: int) -> tuple[_Checks, ...]:
-    """The checks of an API at a version. Those of errors come last."""
+def concerned(api_key: int, version: int) -> Checks:
+    """The checks of an API at a version."""
     found: dict[Check, dict[str, Row]] = {}
     name = facts.api_name(api_key) if api_key in facts.api_keys() else ""
     for row in ROWS:
         if row.since <= version <= row.until and name in row.apis.split():
             found.setdefault(row.check, {})[row.id] = row
-    return tuple(
-        _Checks(check, rows, next(iter(rows.values())) if len(rows) == 1 else None, any(r.errors for r in rows.values()))
+    failed = tuple(
+        _Served(check, rows, next(iter(rows.values())) if len(rows) == 1 else None, any(r.errors for r in rows.values()))
         for check, rows in found.items()
     )
+    return Checks(tuple(served for served in failed if served.check is not connections.check_errors), failed)
 
 
 def requested(request: MessageView, context: Context) -> None:
@@ -67,12 +70,11 @@ def requested(request: MessageView, context: Context) -> None:
 def violations(request: MessageView, response: MessageView, context: Context, failed: bool) -> Iterator[Violation]:
     """What contradicts the rows of a response. `failed`: it has an error code, anywhere."""
     pair = Pair(request, response, context)
+    checks = concerned(response.plan.api_key, response.plan.version)
     whole = failed and bool(getattr(response.values, "error_code", 0))
-    for check, rows, only, errors in concerned(response.plan.api_key, response.plan.version):
+    for check, rows, only, errors in checks.failed if failed else checks.usual:
         if whole and not errors:
             continue
-        if not failed and check is connections.check_errors:
-            continue  # errors are rare
         for seen in check(pair):
             row = rows.get(seen.row) if seen.row else only
             if row is not None:

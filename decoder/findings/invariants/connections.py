@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...schema import error_places, facts
 from .items import each
@@ -11,21 +11,21 @@ from .row import Pair, Row, Seen
 _API_VERSIONS = facts.api_key("ApiVersions")
 
 
-def _offer(pair: Pair) -> Iterator[Seen]:
+def _offer(pair: Pair) -> Iterable[Seen]:
+    found = []
     known: set[int] = set()
-    for path, api in each(pair.answer, "api_keys"):
-        if api.min_version > api.max_version:
-            text = f"offers {_name(api.api_key)} v{api.min_version} to v{api.max_version}"
-            yield Seen(path, text, "api-versions-inverted")
-        if api.min_version < 0:
-            yield Seen(path, f"offers {_name(api.api_key)} from v{api.min_version}", "api-versions-negative")
-        if api.api_key in known:
-            yield Seen(path, f"offers {_name(api.api_key)} a second time", "api-versions-twice")
-        known.add(api.api_key)
-    if known and _API_VERSIONS not in known:
-        yield Seen("api_keys", f"offers {len(known)} APIs, but not ApiVersions itself", "api-versions-without-itself")
-    if not known:
-        yield Seen("api_keys", "is empty without an error", "api-versions-empty")
+    for i, (key, low, high, *_) in enumerate(pair.answer.api_keys or ()):
+        if low > high:
+            found.append(Seen(f"api_keys[{i}]", f"offers {_name(key)} v{low} to v{high}", "api-versions-inverted"))
+        if low < 0:
+            found.append(Seen(f"api_keys[{i}]", f"offers {_name(key)} from v{low}", "api-versions-negative"))
+        if key in known:
+            found.append(Seen(f"api_keys[{i}]", f"offers {_name(key)} a second time", "api-versions-twice"))
+        known.add(key)
+    if _API_VERSIONS not in known:
+        text = f"offers {len(known)} APIs, but not ApiVersions itself" if known else "is empty without an error"
+        found.append(Seen("api_keys", text, "api-versions-without-itself" if known else "api-versions-empty"))
+    return found
 
 
 def _name(key: int) -> str:

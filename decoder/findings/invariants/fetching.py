@@ -7,12 +7,14 @@ others than the request. Nothing is said of fetches of followers, and nothing ab
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from ... import records
+from ...codec.plan import StructPlan
 from ..engine.counters import BoundedDict
 from ..engine.formatting import topic_id_text
-from ..engine.layout import layout, partition_places
+from ..engine.layout import PartitionPlaces, layout, partition_places
 from .items import Items, each
 from .row import Pair, Row, Seen
 
@@ -29,84 +31,131 @@ class _Link:
 
     def __init__(self) -> None:
         self.session: set[tuple[Any, int]] | None = None
-        self.watermarks: BoundedDict[tuple[Any, int], int] = BoundedDict(MOST_PLACES)
+        self.watermarks: dict[tuple[Any, int], int] = {}
         self.streaks: BoundedDict[tuple[str, Any, int], int] = BoundedDict(MOST_PLACES)
+
+
+class _Places(NamedTuple):
+    """Where one version of Fetch has its fields; None for those that it lacks."""
+
+    replica: int | None
+    replica_state: int | None
+    isolation: int | None
+    epoch: int | None
+    session_id: int | None
+    forgotten: int | None
+    asked: PartitionPlaces
+    number_asked: int
+    answered: PartitionPlaces
+    by_id: bool
+    number: int
+    error: int
+    high: int
+    records: int
+    stable: int | None
+    start: int | None
+    elsewhere: int | None
+
+
+@cache
+def _places_of(asked: StructPlan, answered: StructPlan) -> _Places:
+    root, request = layout(asked), partition_places(asked, "topics", "partitions")
+    response = partition_places(answered, "responses", "partitions")
+    part = response.fields
+    return _Places(
+        root.get("replica_id"), root.get("replica_state"), root.get("isolation_level"), root.get("session_epoch"),
+        root.get("session_id"), root.get("forgotten_topics_data"), request, request.fields["partition"], response,
+        "topic_id" in layout(answered, "responses"), part["partition_index"], part["error_code"], part["high_watermark"],
+        part["records"], part.get("last_stable_offset"), part.get("log_start_offset"), part.get("preferred_read_replica"),
+    )  # fmt: skip
 
 
 def _fetched(pair: Pair) -> Iterable[Seen]:
     """The rows of Fetch, in one pass over the partitions."""
-    asked, answer = pair.asked, pair.answer
-    root = layout(pair.request.plan.root)
-    if "replica_id" in root:
-        replica = asked[root["replica_id"]]
-    else:
-        state = asked[root["replica_state"]] if "replica_state" in root else None
-        replica = state[0] if state is not None else -1
-    if replica >= 0:
+    request, response, context = pair
+    asked, at = request.values, _places_of(request.plan.root, response.plan.root)
+    if at.replica is not None:
+        if asked[at.replica] >= 0:
+            return ()
+    elif at.replica_state is not None and (state := asked[at.replica_state]) is not None and state[0] >= 0:
         return ()
-    link = pair.context.of_connection(_Link)
+    link = context.of_connection(_Link)
     found: list[Seen] = []
-    full = _session(pair, link, asked, root, found)
-    places = partition_places(pair.response.plan.root, "responses", "partitions")
-    by_id = "topic_id" in layout(pair.response.plan.root, "responses")
-    committed = "isolation_level" in root and asked[root["isolation_level"]] == 1
+    full = _session(pair, link, asked, at, found)
+    committed = at.isolation is not None and asked[at.isolation] == 1
     answered: list[tuple[Any, int]] = []
-    streaks, watermarks = link.streaks, link.watermarks
-    for i, topic in enumerate(answer[places.topics] or ()):
-        name = topic[places.name]
-        for j, p in enumerate(topic[places.partitions] or ()):
-            at = name, p.partition_index
-            answered.append(at)
-            if p.error_code:
+    watermarks = link.watermarks
+    (topics, name_at, inner, _), number, by_id = at.answered, at.number, at.by_id
+    for i, topic in enumerate(response.values[topics] or ()):
+        name = topic[name_at]
+        for j, p in enumerate(topic[inner] or ()):
+            place = name, p[number]
+            answered.append(place)
+            if p[at.error]:
                 if by_id:
-                    watermarks.pop(at, None)
+                    watermarks.pop(place, None)
                 continue
-            broken = _broken(p, pair, committed)
-            if by_id:
-                high = p.high_watermark
-                known = watermarks.get(at)
+            broken = _broken(p, pair, committed) if link.streaks or _suspicious(p, at, committed) else []
+            if by_id and (known := watermarks.get(place)) != (high := p[at.high]):
                 if known is not None and high < known:
                     broken.append(("fetch-watermark-back", "high_watermark", f"is {high}, after {known} on this connection"))
-                if high != known:
-                    watermarks.pop(at, None)
-                    watermarks[at] = high
-            if broken or streaks:
-                for row, field, text in broken:
-                    path = f"responses[{i}].partitions[{j}].{field}"
-                    if row in _PERSISTING:
-                        streak = streaks[row, name, at[1]] = streaks.get((row, name, at[1]), 0) + 1
-                        if streak < PERSISTS:
-                            continue
-                        text += f", in {streak} answers in a row"
-                    found.append(Seen(path, f"({_place(name)}-{at[1]}) {text}", row))
-                shown = {row for row, _, _ in broken}
-                for row in _PERSISTING - shown if streaks else ():
-                    streaks.pop((row, name, at[1]), None)
-    _compare(pair, link, full, answered, found)
+                if known is not None or len(watermarks) < MOST_PLACES:
+                    watermarks[place] = high
+            if broken or link.streaks:
+                _tell(link, f"responses[{i}].partitions[{j}].", place, broken, found)
+    if full != answered:
+        _compare(pair, link, full, answered, found)
     return found
+
+
+def _suspicious(p: Any, at: _Places, committed: bool) -> bool:
+    """Whether one of the rows may have something to say of a partition: all others need not be looked at closely."""
+    high, data = p[at.high], p[at.records]
+    if data is None or high < 0 or (data and (committed or int.from_bytes(data[:8], "big") >= high)):
+        return True
+    if at.stable is None:
+        return False
+    return (
+        p[at.stable] > high
+        or (at.start is not None and p[at.start] > high)
+        or (at.elsewhere is not None and p[at.elsewhere] >= 0)
+    )  # fmt: skip
+
+
+def _tell(link: _Link, path: str, place: tuple[Any, int], broken: list[tuple[str, str, str]], found: list[Seen]) -> None:
+    """Add what is wrong with a partition, some of it only if it was so in the answers before."""
+    streaks = link.streaks
+    for row, field, text in broken:
+        if row in _PERSISTING:
+            streak = streaks[row, *place] = streaks.get((row, *place), 0) + 1
+            if streak < PERSISTS:
+                continue
+            text += f", in {streak} answers in a row"
+        found.append(Seen(path + field, f"({_place(place[0])}-{place[1]}) {text}", row))
+    for row in _PERSISTING.difference(row for row, _, _ in broken):
+        streaks.pop((row, *place), None)
 
 
 def _place(name: Any) -> str:
     return name if isinstance(name, str) else topic_id_text(name)
 
 
-def _session(pair: Pair, link: _Link, asked: Any, root: Any, found: list[Seen]) -> list[tuple[Any, int]] | None:
+def _session(pair: Pair, link: _Link, asked: Any, at: _Places, found: list[Seen]) -> list[tuple[Any, int]] | None:
     """Update the session of a connection. What the request asks for, if it asks for everything at once, else None."""
-    epoch = asked[root["session_epoch"]] if "session_epoch" in root else -1
-    places = partition_places(pair.request.plan.root, "topics", "partitions")
-    number = places.fields["partition"]
-    name, inner = places.name, places.partitions
-    new = [(t[name], p[number]) for t in asked[places.topics] or () for p in t[inner] or ()]
+    (topics, name, inner, _), number = at.asked, at.number_asked
+    new = [(t[name], p[number]) for t in asked[topics] or () for p in t[inner] or ()]
+    epoch = asked[at.epoch] if at.epoch is not None else -1
     if epoch <= 0:
         made = epoch == 0 and pair.answer.session_id != 0
         link.session = set(new) if made else None
         return new
-    session_id = asked[root["session_id"]]
+    assert at.session_id is not None and at.forgotten is not None  # of the same versions as the epoch
+    session_id = asked[at.session_id]
     if pair.answer.session_id != session_id and not pair.answer.error_code:
         found.append(Seen("session_id", f"is {pair.answer.session_id} in an answer of session {session_id}", "fetch-session-changed"))
     session = link.session
     if session is not None:
-        for topic in asked[root["forgotten_topics_data"]] or ():
+        for topic in asked[at.forgotten] or ():
             session.difference_update((topic[0], p) for p in topic[1] or ())
         if len(session) + len(new) > MOST_PLACES:
             link.session = None
@@ -118,8 +167,6 @@ def _session(pair: Pair, link: _Link, asked: Any, root: Any, found: list[Seen]) 
 def _compare(
     pair: Pair, link: _Link, full: list[tuple[Any, int]] | None, answered: list[tuple[Any, int]], found: list[Seen]
 ) -> None:
-    if full == answered:
-        return
     unique = set(answered)
     if len(unique) < len(answered):
         counts: set[tuple[Any, int]] = set()
@@ -216,7 +263,7 @@ def _unlisted_marker(data: bytes, listed: set[int]) -> _Marker | None:
 def _aborts(batch: bytes) -> bool:
     try:
         (entry,) = records.batches(batch)
-        record = next(iter(entry.records()))  # type: ignore[union-attr]
+        record = next(iter(entry.records()))
         return record.key is not None and len(record.key) >= 4 and int.from_bytes(record.key[2:4], "big") == 0
     except (records.RecordsError, ValueError, StopIteration):
         return False

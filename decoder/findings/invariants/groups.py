@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ... import embedded
@@ -53,6 +54,7 @@ def _consumer(pair: Pair) -> bool:
     return kind == "consumer" or (kind is None and protocol is None)
 
 
+@lru_cache(256)
 def _unreadable(data: bytes) -> str:
     """Why bytes are no assignment of a consumer group; "" if they are one."""
     try:
@@ -74,7 +76,7 @@ def _synced(pair: Pair) -> Iterator[Seen]:
             text = f"is not the {_sizes(own)} bytes that the leader of group {asked.group_id!r} sent for it, but another member's"
             yield Seen("assignment", text, "sync-assignment-changed")
             return
-        why = _unreadable(data) if data and _consumer(pair) else ""
+        why = _unreadable(bytes(data)) if data and _consumer(pair) else ""
         cut = f"; it cannot be read: {why}" if why else ""
         yield Seen(
             "assignment",
@@ -84,7 +86,7 @@ def _synced(pair: Pair) -> Iterator[Seen]:
         )
         return
     known = kind_known(pair)
-    if data and sent is None and known and (why := _unreadable(data)):
+    if data and sent is None and known and (why := _unreadable(bytes(data))):
         yield Seen("assignment", f"({len(data)} bytes, of group {asked.group_id!r}) cannot be read: {why}", "sync-assignment-unreadable")
 
 
@@ -131,15 +133,21 @@ def _joined(pair: Pair) -> Iterator[Seen]:
         yield Seen("protocol_type", f"is {kind!r}; the member asked for {asked.protocol_type!r}", "join-other-type")
 
 
+@lru_cache(256)
+def _unreadable_subscription(data: bytes) -> str:
+    try:
+        embedded.subscription(data)
+    except DecodeError as fault:
+        return str(fault)
+    return ""
+
+
 def _subscriptions(pair: Pair) -> Iterator[Seen]:
     if pair.asked.protocol_type != "consumer":
         return
     for i, protocol in enumerate(pair.asked.protocols or ()):
-        try:
-            if protocol.metadata:
-                embedded.subscription(protocol.metadata)
-        except DecodeError as fault:
-            yield Seen(f"request: protocols[{i}].metadata", f"({len(protocol.metadata)} bytes) cannot be read: {fault}")
+        if protocol.metadata and (why := _unreadable_subscription(bytes(protocol.metadata))):
+            yield Seen(f"request: protocols[{i}].metadata", f"({len(protocol.metadata)} bytes) cannot be read: {why}")
             return
 
 
@@ -147,7 +155,7 @@ def _assignments_sent(pair: Pair) -> Iterator[Seen]:
     if getattr(pair.asked, "protocol_type", None) != "consumer":
         return
     for i, one in enumerate(pair.asked.assignments or ()):
-        if one.assignment and (why := _unreadable(one.assignment)):
+        if one.assignment and (why := _unreadable(bytes(one.assignment))):
             yield Seen(f"request: assignments[{i}].assignment", f"({len(one.assignment)} bytes) cannot be read: {why}")
             return
 
@@ -203,8 +211,8 @@ def _fetched_offsets(pair: Pair) -> Iterator[Seen]:
         wanted = asked.get(group.group_id)
         if wanted is None or wanted.topics is None or group.error_code:
             continue
-        inside = [f.struct for f in pair.request.plan.root.fields if f.name == "groups"][0]
-        outside = [f.struct for f in pair.response.plan.root.fields if f.name == "groups"][0]
+        inside = next(f.struct for f in pair.request.plan.root.fields if f.name == "groups")
+        outside = next(f.struct for f in pair.response.plan.root.fields if f.name == "groups")
         assert inside is not None and outside is not None
         found = difference((item.keys for item in items_of(inside, there, wanted)), items_of(outside, here, group))
         if found.missing:

@@ -76,7 +76,7 @@ def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
         return None
     steps = ways[0]
     if len(steps) == 2 and steps[0].parts is not None and len(steps[0].parts) == 1:
-        (outer, _, ((key,),)), (inner, _, parts) = steps[0], steps[1]
+        outer, ((key,),), (inner, _, parts) = steps[0].at, steps[0].parts, steps[1]
         if parts is None:
             return lambda values: [(t[key], p) for t in values[outer] or () for p in t[inner] or ()]
         if len(parts) == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..engine.formatting import topic_id_text
@@ -31,7 +31,8 @@ def _twice(array: str, field: str) -> Check:
 
 
 def _nodes(pair: Pair) -> set[int]:
-    return {getattr(b, "node_id", None) if hasattr(b, "node_id") else b.broker_id for b in pair.answer.brokers or ()}
+    """The ids of the response's brokers: the first field of each."""
+    return {broker[0] for broker in pair.answer.brokers or ()}
 
 
 def _negative_broker(pair: Pair) -> Iterator[Seen]:
@@ -49,22 +50,6 @@ def _controller(pair: Pair) -> Iterator[Seen]:
 def _list(nodes: set[int]) -> str:
     shown = [str(node) for node in sorted(nodes)]
     return ", ".join(shown[:8]) + (" ..." if len(shown) > 8 else "")
-
-
-def _partitions(test: Callable[[Any, set[int]], str]) -> Check:
-    """A check of each partition of a Metadata response, with the ids of the response's brokers."""
-
-    def check(pair: Pair) -> Iterator[Seen]:
-        nodes = _nodes(pair)
-        if not nodes:
-            return  # a row of its own
-        for path, partition in each(pair.answer, "topics", "partitions"):
-            text = test(partition, nodes)
-            if text:
-                yield Seen(path, text)
-                return
-
-    return check
 
 
 def _leader(p: Any, nodes: set[int]) -> str:
@@ -99,6 +84,34 @@ def _offline(p: Any, nodes: set[int]) -> str:
 def _replica_twice(p: Any, nodes: set[int]) -> str:
     replicas = p.replica_nodes or ()
     return f"has replica_nodes {list(replicas)}" if len(set(replicas)) < len(replicas) else ""
+
+
+_TESTS = {
+    "metadata-leader-unknown": _leader,
+    "metadata-no-leader-no-error": _leaderless,
+    "metadata-replica-unknown": _replica,
+    "metadata-offline-no-replica": _offline,
+    "metadata-isr-no-replica": _in_sync,
+    "metadata-replica-twice": _replica_twice,
+}
+"""What is wrong with a partition of a Metadata response, given the ids of the response's brokers, by row."""
+
+
+def _partitions(pair: Pair) -> Iterable[Seen]:
+    nodes = _nodes(pair)
+    if not nodes:
+        return ()  # a row of its own
+    known = pair.response.plan.version >= 5  # offline replicas
+    found: dict[str, Seen] = {}
+    for i, topic in enumerate(pair.answer.topics or ()):
+        for j, p in enumerate(topic.partitions or ()):
+            replicas, isr = p.replica_nodes or (), p.isr_nodes or ()
+            if p.leader_id in nodes and nodes.issuperset(replicas) and isr == replicas and len(replicas) == 1:
+                continue
+            for row, test in _TESTS.items():
+                if row not in found and (known or test not in (_replica, _offline)) and (text := test(p, nodes)):
+                    found[row] = Seen(f"topics[{i}].partitions[{j}]", text, row)
+    return found.values()
 
 
 def _partition_twice(pair: Pair) -> Iterator[Seen]:
@@ -167,23 +180,23 @@ ROWS: tuple[Row, ...] = (
     Row("metadata-broker-negative", "Metadata", "gives brokers ids from 0 up", "KafkaConfig (node.id)", _negative_broker, "medium",
         "Clients use negative ids for bootstrap addresses."),
     Row("metadata-controller-unknown", "Metadata", "names a controller that is one of the brokers, or -1",
-        "KafkaApis.handleTopicMetadataRequest", _controller, "medium",
+        "KafkaApis.handleTopicMetadataRequest", _controller, "low",
         "Admin clients have no address for such a controller: CreateTopics and the like wait until they time out.",
         since=1, passes=True),
     Row("metadata-leader-unknown", "Metadata", "reports LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND for a leader that it does "
-        "not list as a broker", _CACHE, _partitions(_leader), "high",
+        "not list as a broker", _CACHE, _partitions, "high",
         "Clients have no address for such a leader: they neither read nor write the partition, and ask for Metadata again and again.",
         passes=True),
     Row("metadata-no-leader-no-error", "Metadata", "reports LEADER_NOT_AVAILABLE where a partition has no leader", _CACHE,
-        _partitions(_leaderless), "medium", "Clients treat the partition as if it had a leader, or wait without a reason.",
+        _partitions, "medium", "Clients treat the partition as if it had a leader, or wait without a reason.",
         passes=True),
     Row("metadata-replica-unknown", "Metadata", "lists a replica whose broker is down in offline_replicas", _CACHE + ", KIP-112",
-        _partitions(_replica), "low", "Tools show the replica as if it were online.", since=5, passes=True),
+        _partitions, "low", "Tools show the replica as if it were online.", since=5, passes=True),
     Row("metadata-offline-no-replica", "Metadata", "lists only replicas in offline_replicas", _CACHE + ", KIP-112",
-        _partitions(_offline), "low", "Tools count more replicas than there are.", since=5, passes=True),
-    Row("metadata-isr-no-replica", "Metadata", "lists only replicas in isr_nodes", _CACHE, _partitions(_in_sync), "low",
+        _partitions, "low", "Tools count more replicas than there are.", since=5, passes=True),
+    Row("metadata-isr-no-replica", "Metadata", "lists only replicas in isr_nodes", _CACHE, _partitions, "low",
         "Tools count more replicas than there are.", passes=True),
-    Row("metadata-replica-twice", "Metadata", "lists each replica of a partition once", _CACHE, _partitions(_replica_twice), "low",
+    Row("metadata-replica-twice", "Metadata", "lists each replica of a partition once", _CACHE, _partitions, "low",
         "Tools count more replicas than there are."),
     Row("metadata-partition-twice", "Metadata", "lists each partition of a topic once, numbered from 0", _CACHE, _partition_twice,
         "medium", "Clients keep one of the two, or count more partitions than there are, and write to the wrong ones."),

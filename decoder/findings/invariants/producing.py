@@ -18,10 +18,10 @@ _HEAD = 57
 
 
 class _Last(NamedTuple):
-    """The last success of a partition. `producer`: its id, epoch and sequence, None without an id."""
+    """The last success of a partition. `producer`: its id and epoch, as bytes, and the sequence; None without an id."""
 
     offset: int
-    producer: tuple[int, int, int] | None
+    producer: tuple[bytes, int] | None
     back: int
 
 
@@ -29,59 +29,65 @@ class _Appended:
     """What one connection has written, by topic and partition."""
 
     def __init__(self) -> None:
-        self.last: BoundedDict[tuple[Any, int], _Last] = BoundedDict(MOST_PLACES)
+        self.last: dict[tuple[Any, int], _Last] = {}
 
 
 def _produced(pair: Pair) -> Iterable[Seen]:
-    """The rows about offsets, in one pass over the partitions."""
-    asking = partition_places(pair.request.plan.root, "topic_data", "partition_data")
-    places = partition_places(pair.response.plan.root, "responses", "partition_responses")
-    sent: dict[tuple[Any, int], Any] = {}
-    found: list[Seen] = []
-    number, data = asking.fields["index"], asking.fields["records"]
-    for topic in pair.asked[asking.topics] or ():
-        for p in topic[asking.partitions] or ():
-            sent[topic[asking.name], p[number]] = p[data]
-    number, error, base, start = (
-        places.fields["index"], places.fields["error_code"], places.fields["base_offset"], places.fields.get("log_start_offset")
-    )  # fmt: skip
+    """The rows of Produce, in one pass over the partitions."""
+    topics, name_at, parts, fields = partition_places(pair.request.plan.root, "topic_data", "partition_data")
+    index, records = fields["index"], fields["records"]
+    sent = {(t[name_at], p[index]): p[records] for t in pair.request.values[topics] or () for p in t[parts] or ()}
+    topics, name_at, parts, fields = partition_places(pair.response.plan.root, "responses", "partition_responses")
+    index, error, base, start = fields["index"], fields["error_code"], fields["base_offset"], fields.get("log_start_offset")
     last = pair.context.of_connection(_Appended).last
-    for topic in pair.answer[places.topics] or ():
-        name = topic[places.name]
-        for p in topic[places.partitions] or ():
-            at = name, p[number]
+    found: list[Seen] = []
+    count = 0
+    for topic in pair.response.values[topics] or ():
+        name = topic[name_at]
+        for p in topic[parts] or ():
+            at = name, p[index]
+            count += 1
             if p[error] or at not in sent:
+                count += at not in sent
                 last.pop(at, None)
                 continue
             offset = p[base]
-            where = f"{name if isinstance(name, str) else topic_id_text(name)}-{p[number]}"
             if offset < 0:
-                found.append(Seen("responses", f"has base_offset {offset} for {where} without an error", "produce-offset-negative"))
+                found.append(Seen("responses", f"has base_offset {offset} for {_named(at)} without an error", "produce-offset-negative"))
                 continue
             if start is not None and p[start] > offset:
-                text = f"has log_start_offset {p[start]} for {where}, above its base_offset {offset}"
+                text = f"has log_start_offset {p[start]} for {_named(at)}, above its base_offset {offset}"
                 found.append(Seen("responses", text, "produce-below-log-start"))
-            found.extend(_order(last, at, offset, sent[at] or b"", where))
+            back = _order(last, at, offset, sent[at] or b"")
+            if back is not None:
+                found.append(back)
+    if count != len(sent):
+        found.extend(_PARTITIONS_SENT.check(pair))
     return found
 
 
-def _order(last: BoundedDict[tuple[Any, int], _Last], at: tuple[Any, int], offset: int, data: bytes, where: str) -> Iterator[Seen]:
-    producer = None
-    if len(data) >= _HEAD and data[16] == 2:
-        producer_id = int.from_bytes(data[43:51], "big", signed=True)
-        if producer_id >= 0:
-            producer = producer_id, int.from_bytes(data[51:53], "big"), int.from_bytes(data[53:57], "big", signed=True)
+def _named(at: tuple[Any, int]) -> str:
+    return f"{at[0] if isinstance(at[0], str) else topic_id_text(at[0])}-{at[1]}"
+
+
+def _order(last: dict[tuple[Any, int], _Last], at: tuple[Any, int], offset: int, data: bytes) -> Seen | None:
     known, back = last.get(at), 0
+    producer = None
+    if len(data) >= _HEAD and data[16] == 2 and data[43] < 0x80:  # it has a producer id
+        producer = data[43:53], int.from_bytes(data[53:57], "big", signed=True)
+        if known is not None and known.producer is not None and known.producer[0] == producer[0] and producer[1] <= known.producer[1]:
+            return None  # sent again: the answer is the offset it got the first time
+    found = None
     if known is not None:
-        if producer is not None and known.producer is not None and producer[:2] == known.producer[:2] and producer[2] <= known.producer[2]:
-            return  # sent again: the answer is the offset it got the first time
         back = known.back
         if offset <= known.offset:
             back += 1
             if back >= BACKWARDS:
-                text = f"has base_offset {offset} for {where}, after {known.offset} on this connection; it has gone back {back} times"
-                yield Seen("responses", text, "produce-offset-back")
-    last[at] = _Last(offset, producer, back)
+                text = f"has base_offset {offset} for {_named(at)}, after {known.offset} on this connection; it has gone back {back} times"
+                found = Seen("responses", text, "produce-offset-back")
+    if known is not None or len(last) < MOST_PLACES:
+        last[at] = _Last(offset, producer, back)
+    return found
 
 
 class _Given:
@@ -139,11 +145,14 @@ def _matching(field: str, filters: str, array: str) -> Any:
 
 
 _PARTITIONS = "topics(name|topic_id).partitions(partition_index)"
+_PARTITIONS_SENT = Items(
+    "Produce", "partitions", "topic_data(name|topic_id).partition_data(index)", "responses(name|topic_id).partition_responses(index)",
+    "KafkaApis.handleProduceRequest", "Clients do not know whether the records were written, and send them again or fail.", "high",
+    strict=True,
+)  # fmt: skip
 _PRODUCER_IDS = "TransactionCoordinator.handleInitProducerId"
 ROWS: tuple[Row, ...] = (
-    *Items("Produce", "partitions", "topic_data(name|topic_id).partition_data(index)", "responses(name|topic_id).partition_responses(index)",
-           "KafkaApis.handleProduceRequest", "Clients do not know whether the records were written, and send them again or fail.",
-           "high", strict=True).rows(),
+    *(row._replace(check=_produced) for row in _PARTITIONS_SENT.rows()),
     Row("produce-offset-negative", "Produce", "gives the offset of the first record with every success", "UnifiedLog.append", _produced,
         "medium", "Applications do not get the offset of their records."),
     Row("produce-below-log-start", "Produce", "gives a log start offset up to the base offset of what it has just written",

@@ -16,8 +16,8 @@ from ..engine.counters import BoundedDict
 
 S = TypeVar("S")
 
-MOST_LINKS = 4096
-"""Connections and brokers whose state is kept."""
+MOST_BROKERS = 1024
+"""Brokers whose state is kept."""
 
 
 class Owner(StrEnum):
@@ -29,49 +29,40 @@ class Owner(StrEnum):
 
 
 class Memory:
-    """The state of checks, by connection and by broker: one object of each kind for each of them."""
+    """The state of checks by broker: one object of each kind for each of them."""
 
     def __init__(self) -> None:
-        self._links: BoundedDict[int, dict[Any, Any]] = BoundedDict(MOST_LINKS)
-        self._brokers: BoundedDict[str, dict[Any, Any]] = BoundedDict(MOST_LINKS)
+        self._brokers: BoundedDict[str, dict[Any, Any]] = BoundedDict(MOST_BROKERS)
 
-    def of_connection(self, number: int, kind: Callable[[], S]) -> S:
-        """The state of that kind of a connection, made if it is missing."""
-        return _made(self._links.of(number, dict), kind)
-
-    def of_broker(self, broker: str, kind: Callable[[], S]) -> S:
-        """The state of that kind of a broker."""
-        return _made(self._brokers.of(broker, dict), kind)
-
-    def closed(self, number: int) -> None:
-        """A connection ended."""
-        self._links.pop(number, None)
-
-
-def _made(states: dict[Any, Any], kind: Callable[[], S]) -> S:
-    found = states.get(kind)
-    if found is None:
-        found = states[kind] = kind()
-    made: S = found
-    return made
+    def of_broker(self, broker: str) -> dict[Any, Any]:
+        """The states of a broker, by kind."""
+        return self._brokers.of(broker, dict)
 
 
 @dataclass(slots=True)
 class Context:
-    """Where a message was seen. `nodes`: the ids of all brokers that the cluster has shown so far; empty: not known."""
+    """One connection, and what it and its cluster have shown. `nodes`: the ids of all brokers that the cluster has shown so far;
+    empty: not known. `memory` is shared by connections."""
 
-    connection: int = 0
     broker: str = ""
     nodes: Collection[int] = ()
     memory: Memory = field(default_factory=Memory)
+    _states: dict[Any, Any] = field(default_factory=dict)
 
     def of_connection(self, kind: Callable[[], S]) -> S:
-        """See `Memory.of_connection`."""
-        return self.memory.of_connection(self.connection, kind)
+        """The state of that kind of the connection, made if it is missing."""
+        found: S | None = self._states.get(kind)
+        if found is None:
+            found = self._states[kind] = kind()
+        return found
 
     def of_broker(self, kind: Callable[[], S]) -> S:
-        """See `Memory.of_broker`."""
-        return self.memory.of_broker(self.broker, kind)
+        """The state of that kind of the broker."""
+        states = self.memory.of_broker(self.broker)
+        found: S | None = states.get(kind)
+        if found is None:
+            found = states[kind] = kind()
+        return found
 
 
 class Pair(NamedTuple):

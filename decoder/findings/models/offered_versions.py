@@ -13,6 +13,7 @@ from ...reference import releases
 from ...schema import facts
 from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model
+from ..engine.layout import rows, top
 from ..engine.traffic import ClientConnection, Traffic
 
 Table = Mapping[int, tuple[int, int]]
@@ -22,6 +23,8 @@ PRODUCE = facts.api_key("Produce")
 FETCH = facts.api_key("Fetch")
 METADATA = facts.api_key("Metadata")
 UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
+_WITH_FEATURES = 3
+"""The first version of ApiVersions that names features."""
 _REFUSAL = UNSUPPORTED.to_bytes(2, "big")
 _REFUSAL_BYTES = 1 << 16  # a refusal has only an error code for each item of the request
 AT_ONCE_NS = 5_000_000_000
@@ -77,7 +80,8 @@ def since(api_key: int, version: int) -> str | None:
 
 
 class OfferedVersions(Model):
-    """What brokers offer, by address. `before`: what an address offered before it changed, and when that was seen (ns)."""
+    """What brokers offer, by address. `before`: what an address offered before it changed, and when that was seen (ns). `finalized`: the
+    levels of the features that are switched on (KIP-584), where the broker names them."""
 
     id = "offers"
     apis = frozenset({API_VERSIONS})
@@ -86,8 +90,10 @@ class OfferedVersions(Model):
         self._checked: tuple[Exchange | None, VersionCheck] = None, VersionCheck(VersionFit.UNKNOWN)
         self.tables: BoundedDict[str, Table] = BoundedDict()
         self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()
+        self.finalized: BoundedDict[str, dict[str, int]] = BoundedDict(1000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        self._learn_features(conn.broker, exchange)
         own_table = self.of_connection(conn)
         known = self.tables.get(conn.broker)
         if own_table is None or known == own_table:
@@ -97,6 +103,14 @@ class OfferedVersions(Model):
         self.tables.pop(conn.broker, None)
         self.tables.of(conn.broker, lambda: dict(own_table))
         self.traffic.forget_kinds()
+
+    def _learn_features(self, broker: str, exchange: Exchange) -> None:
+        message = exchange.response_view if exchange.state is State.PAIRED and exchange.api_version >= _WITH_FEATURES else None
+        if message is None or message.api_version < _WITH_FEATURES or exchange.error:
+            return
+        fields = top(message)
+        if fields["finalized_features_epoch"] >= 0:
+            self.finalized[broker] = {each["name"]: each["max_version_level"] for each in rows(message, "finalized_features")}
 
     @staticmethod
     def of_connection(conn: ClientConnection) -> Table | None:

@@ -39,13 +39,15 @@ class PartitionProduceData(NamedTuple):
 
 class PartitionProduceResponse(NamedTuple):
     """A partition of a Produce response. `text`: the error message, "" before v8 or without one. `leader`: the node that the
-    broker names as the leader (KIP-951), -1 for none."""
+    broker names as the leader (KIP-951), -1 for none. `base_offset` and `log_start` are -1 where they are missing."""
 
     topic: str
     partition: int
     error: int
     text: str
     leader: int
+    base_offset: int = -1
+    log_start: int = -1
 
 
 class ProduceRequest(NamedTuple):
@@ -94,9 +96,21 @@ class ProduceDetector(Detector):
         return next((r.error for r in self.produce.results(exchange) if r.error in codes), 0)
 
 
+    def text_of(self, exchange: Exchange, code: int) -> str:
+        """The broker's message about an error of a Produce response, "" without one."""
+        if exchange.api_key != PRODUCE:
+            return ""
+        return next((r.text for r in self.produce.results(exchange) if r.error == code and r.text), "")
+
+
 def unanswered(exchange: Exchange) -> bool:
     """Whether a response was due and none came: whether the records were written is unknown."""
     return exchange.state is State.NO_RESPONSE
+
+
+def said(text: str) -> str:
+    """The broker's own error message as the end of what was seen; "" without one."""
+    return f": {text!r}" if text else ""
 
 
 def _produced(exchange: Exchange) -> ProduceRequest | None:
@@ -130,14 +144,16 @@ def _results(exchange: Exchange) -> list[PartitionProduceResponse]:
     if message is None:
         return []
     places = partition_places(message.plan.root, "responses", "partition_responses")
-    index_at, error_at = places.fields["index"], places.fields["error_code"]
+    index_at, error_at, offset_at = (places.fields[name] for name in ("index", "error_code", "base_offset"))
+    start_at = places.fields.get("log_start_offset")
     found = []
     for topic in message.values[places.topics] or ():
         name = topic_name(exchange, topic[places.name])
         for part in topic[places.partitions] or ():
             error = part[error_at]
             text, leader = _error_details(message.plan, places.fields, part) if error else ("", -1)
-            found.append(PartitionProduceResponse(name, part[index_at], error, text, leader))
+            start = part[start_at] if start_at is not None else -1
+            found.append(PartitionProduceResponse(name, part[index_at], error, text, leader, part[offset_at], start))
     return found
 
 

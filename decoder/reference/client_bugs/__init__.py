@@ -11,6 +11,7 @@ release that sends its own version, if older ones send another. Every other bloc
   what       what goes wrong, in one sentence
   wire       what a capture shows of it
   finding    ``finding ID: NAME=VALUE|VALUE ...``: a finding of this detector with these values in `Finding.about` is
-             a trace of this bug, if the client's version has it; ``-`` for no condition
+             a trace of this bug, if the client's version has it; ``severity`` is a condition on the finding's; ``-``
+             for no condition
   source     ``OWNER/REPOSITORY#NUMBER``, ``OWNER/REPOSITORY FILE``, a number of Kafka's issue tracker or an advisory
 """

@@ -17,6 +17,8 @@ from ..event_words import read_events
 
 CLIENT, BROKER = ("10.0.0.1", 40000), ("10.0.0.2", 9092)
 SECOND = 10**9
+NOTHING = {"brokers": [{"node_id": 1, "host": BROKER[0], "port": BROKER[1], "rack": None}], "controller_id": 1, "topics": []}
+"""A Metadata response without topics."""
 SYN, ACK, FIN, PUSH = 2, 0x10, 1, 8
 
 
@@ -43,7 +45,7 @@ class Wire:
 
     def exchange(self, number: int, answered: bool = True) -> None:
         request = encode_request(3, 1, {"topics": []}, correlation_id=number, client_id="app")
-        answer = encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=number)
+        answer = encode_response(3, 1, NOTHING, correlation_id=number)
         self.send(0, with_size(request), ACK | PUSH)
         self.send(1)
         if answered:
@@ -102,7 +104,7 @@ def test_one_uncaptured_response_is_missing_and_causes_no_finding(tmp_path: Path
     wire.close()
     found = [p for p in wire.packets if p is not wire.of(1)[-2]]  # the last answer
     path = pcap_file(tmp_path, found)
-    size = len(with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=4)))
+    size = len(with_size(encode_response(3, 1, NOTHING, correlation_id=4)))
     assert [(h.direction, h.size) for h in read_events(path) if isinstance(h, Missing)] == [(1, size)]
     assert "unanswered-request" not in named(findings(tmp_path, found))
 
@@ -151,7 +153,7 @@ def test_a_wait_with_more_requests_behind_it_is_reported(tmp_path: Path) -> None
 def test_answers_to_requests_before_the_capture_are_not_called_missing(tmp_path: Path) -> None:
     """It begins while answers are under way; not a byte of it is missing."""
     wire = Wire()
-    answer = with_size(encode_response(3, 1, {"brokers": [], "controller_id": 1, "topics": []}, correlation_id=0))
+    answer = with_size(encode_response(3, 1, NOTHING, correlation_id=0))
     for _ in range(3):
         wire.send(1, answer, ACK | PUSH)
         wire.send(0)

@@ -182,6 +182,13 @@ def test_the_numbers_are_those_of_what_was_sent(fleet: tuple[Path, Sent]) -> Non
     # Metadata v1 is there in 4.0, Heartbeat v4 too; JoinGroup v5 as well: all are served.
     assert {row["verdict"] for row in found["compatibility"]} <= {"works", "may break", "breaks"}
     assert {row["software"] for row in found["compatibility"]} == {f"apache-kafka-java 3.{n}.0" for n in range(4)}
+    known = {(row["software"][-5:], row["bug"]): row for row in found["client-bugs"]}
+    assert {bug for version, bug in known if version == "3.0.0"} == {
+        "CVE-2026-35554", "CVE-2025-27818", "CVE-2024-31141", "CVE-2023-25194",
+    }  # fmt: skip
+    assert ("3.1.0", "CVE-2025-27817") in known and ("3.0.0", "CVE-2025-27817") not in known
+    worst = known["3.2.0", "CVE-2026-35554"]
+    assert (worst["verdict"], worst["fixed_in"], worst["severity"]) == ("present", "3.9.2", "high")
     (files,) = found["files"]
     assert (files["status"], files["exchanges"], files["lost_bytes"]) == ("ok", 800, 0) and files["files"] > 2
 
@@ -392,7 +399,7 @@ def test_the_command_over_captures_and_over_tables(fleet: tuple[Path, Sent], tmp
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["summary"]["rows"][0]["requests"] == 800
-    assert {path.stem for path in cells.iterdir()} == set(document) == {*reports.REPORTS, *reports.TRENDS, "compatibility"}
+    assert {path.stem for path in cells.iterdir()} == set(document) == {*reports.REPORTS, *reports.TRENDS, "client-bugs", "compatibility"}
     for name, each in document.items():
         with open(cells / f"{name}.csv", newline="") as file:
             assert len(list(csv.DictReader(file))) == len(each["rows"]) > 0, name

@@ -9,6 +9,7 @@ from barnabas.decoder.findings import detectors
 from barnabas.decoder.reference import bugs, clients
 from barnabas.decoder.reference.bugs import Status, version_order
 from barnabas.decoder.reference.explanations.blocks import BlockError
+from packaging.version import Version
 
 TABLES = bugs.tables()
 BUGS = [bug for table in TABLES.values() for bug in table.bugs]
@@ -200,3 +201,22 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(old, new, line, says):
     with pytest.raises(BlockError, match=re.escape(says)) as caught:
         bugs.read(PINNED.replace(old, new, 1), "client.txt")
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)
+def test_the_versions_of_a_bug_as_another_library_compares_them(bug):
+    newest = TABLES[bug.client].newest
+    bounds = {text for each in bug.affected for text in each[:2] if text} | {newest}
+    numbers = [list(map(int, text.split("."))) for text in bounds]
+    for parts in numbers:
+        for last in (-1, 0, 1):
+            for more in ([], [0], [7]):
+                moved = [*parts[:-1], parts[-1] + last, *more]
+                text = ".".join(map(str, moved))
+                if moved[-1] < 0 or min(moved) < 0 or Version(text) > Version(newest):
+                    continue
+                has_it = any(
+                    (not first or Version(first) <= Version(text)) and (not fixed or Version(text) < Version(fixed))
+                    for first, fixed, _ in bug.affected
+                )
+                assert (bug.status(text) is Status.PRESENT) == has_it, text

@@ -133,6 +133,7 @@ def audit(
 
 def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> list[AuditedProgram]:
     """The programs of these clients and their known bugs: the worst programs first, and seen bugs first."""
+    from ....decoder.compat import java_releases
     from ....decoder.findings.known_bugs import seen_bugs
     from ....decoder.reference.bugs import named, statuses, tables
 
@@ -140,15 +141,11 @@ def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> li
     for finding in findings:
         for bug, version in seen_bugs(finding):
             traces.setdefault((bug.id, version), []).append(finding)
-    groups: dict[tuple[object, ...], list[ObservedClient]] = {}
-    for client in clients:
-        libraries = named(client.software_name, client.software_version, client.client_id)
-        groups.setdefault((client.software_name, client.software_version, libraries), []).append(client)
     programs = []
-    for group in groups.values():
+    for group in _programs(clients):
         first = group[0]
-        libraries = named(first.software_name, first.software_version, first.client_id)
-        found = statuses(first.software_name, first.software_version, first.client_id)
+        sent = first.software_name, first.software_version, first.client_id, java_releases(first)
+        libraries, found = named(*sent), statuses(*sent)
         verdicts = [_verdict(each, traces.get((each.bug.id, each.version), [])) for each in found]
         verdicts.sort(key=lambda each: list(Verdict).index(each.verdict))
         covered = any(each.client in tables() for each in libraries)
@@ -156,6 +153,29 @@ def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> li
             AuditedProgram(first.software_name, first.software_version, _label(first), covered, group, verdicts)
         )
     return sorted(programs, key=_worst_first)
+
+
+def _programs(clients: Iterable[ObservedClient]) -> list[list[ObservedClient]]:
+    """Clients of the same software. Some libraries send their name on the first connection only: the others of the same
+    host and client id belong to it."""
+    from ....decoder.compat import java_releases
+    from ....decoder.reference.bugs import NamedVersion, named
+
+    every = sorted(clients, key=lambda client: not client.software_name)
+    software: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    groups: dict[tuple[str, str, tuple[NamedVersion, ...]], list[ObservedClient]] = {}
+    for client in every:
+        who, name, version = (client.host, client.client_id), client.software_name, client.software_version
+        libraries = named(name, version, client.client_id, java_releases(client))
+        if name:
+            software.setdefault(who, set()).add((name, version))
+        elif len(theirs := software.get(who, set())) == 1:
+            ((name, version),) = theirs
+            guessed, libraries = libraries, named(name, version, client.client_id)
+            if guessed and guessed[0].client not in (each.client for each in libraries):
+                name, version, libraries = "", "", guessed
+        groups.setdefault((name, version, libraries), []).append(client)
+    return list(groups.values())
 
 
 def _verdict(found: BugStatus, traces: list[Finding]) -> BugVerdict:
@@ -176,14 +196,17 @@ def _worst_first(program: AuditedProgram) -> tuple[object, ...]:
 
 
 def _label(client: ObservedClient) -> str:
+    from ....decoder.compat import java_releases
     from ....decoder.reference.bugs import named
 
     if client.software_label:
         return client.software_label
-    guess = named("", "", client.client_id)
-    if guess and guess[0].version:
-        return f"probably {guess[0].client} {guess[0].version}"
-    return client.software.text if client.software else "unknown software"
+    guess = named("", "", client.client_id, java_releases(client))
+    text = client.software.text if client.software else "unknown software"
+    if not guess or not guess[0].version:
+        return text
+    oldest, _, newest = guess[0].version.partition(" to ")
+    return f"{text} {oldest if oldest == newest else guess[0].version}"
 
 
 def _leave_out(programs: list[AuditedProgram], ignored: IgnoreFile | None) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -14,7 +12,7 @@ from ...invariants import REQUESTS, Context, Memory, Owner, Row, Violation, conc
 from ...models.offered_versions import brokers_version
 
 _ALIKE = facts.api_key_set("ApiVersions", "Metadata", "DescribeCluster", "FindCoordinator")
-"""APIs whose messages are often the same as before on a connection; such are not checked again."""
+"""APIs whose messages are often the same as before; such are not checked again."""
 _REMEDY = {
     Owner.BROKER: (
         "report it to the developers of the broker, or of the proxy or Kafka-compatible product that answers in its place, with this "
@@ -26,10 +24,10 @@ MOST_FOUND = 1000
 """Findings; more only show again what these do."""
 
 
-@cache
-def _errors_alone(api_key: int, version: int) -> bool:
-    """Whether only errors of an API are checked."""
-    return all(each.only_failed for each in concerned(api_key, version))
+_COMMITS = facts.api_key_set("OffsetCommit")
+"""APIs of which a request as long as the last one, with the same answer, is not checked again."""
+_WITH_NODES = facts.api_key_set("Fetch", "FindCoordinator")
+"""APIs whose answers are compared with the brokers of the cluster."""
 
 
 class ImpossibleAnswer(Detector):
@@ -43,14 +41,15 @@ class ImpossibleAnswer(Detector):
     def setup(self) -> None:
         self._memory = Memory()
         self._contexts: BoundedDict[int, Context] = BoundedDict()
-        self._alike: BoundedDict[tuple[int, int], tuple[int, int]] = BoundedDict()
+        self._alike: BoundedDict[int, None] = BoundedDict()
+        """Hashes of exchanges with nothing wrong, by broker."""
         # By client, broker and API: the findings that a right answer makes less severe.
         self._passing: BoundedDict[object, dict[str, tuple[Row, Finding]]] = BoundedDict()
 
     def _context(self, conn: ClientConnection) -> Context:
         context = self._contexts.get(conn.number)
         if context is None:
-            context = self._contexts[conn.number] = Context(conn.number, conn.broker, memory=self._memory)
+            context = self._contexts[conn.number] = Context(conn.broker, memory=self._memory)
         return context
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -60,8 +59,9 @@ class ImpossibleAnswer(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
+        checks = concerned(exchange.api_key, exchange.api_version)
         failed = exchange.error != 0
-        if not failed and _errors_alone(exchange.api_key, exchange.api_version):
+        if not (failed or checks.usual):
             return
         request, response = exchange.request_view, exchange.response_view
         if request is None or response is None or request.trailing or response.trailing:
@@ -69,37 +69,45 @@ class ImpossibleAnswer(Detector):
         marks = exchange.marks
         if marks.broker_request is not None and brokers_version(exchange) != exchange.api_version:
             return  # translated by the proxy
-        alike = None
+        alike = 0
         if exchange.api_key in _ALIKE:
-            at, alike = (conn.number, exchange.api_key), (hash(request.frame[8:]), hash(response.frame[4:]))
-            if self._alike.get(at) == alike:
+            alike = hash((conn.broker, exchange.api_key, exchange.api_version, request.frame[8:], response.frame[4:]))
+            if alike in self._alike:
+                return
+        elif exchange.api_key in _COMMITS:
+            alike = hash((conn.number, exchange.api_version, len(request.frame), response.frame[4:]))
+            if alike in self._alike:
                 return
         context = self._context(conn)
-        context.nodes = conn.cluster.nodes
+        if exchange.api_key in _WITH_NODES:
+            context.nodes = conn.cluster.nodes
         found = set()
         for violation in violations(request, response, context, failed):
             found.add(violation.row.id)
             self._violated(conn, exchange, violation)
-        if alike is not None and not found:
-            self._alike[conn.number, exchange.api_key] = alike
+        if alike and not found:
+            self._alike[alike] = None
         if self._passing and not failed:
             self._passed(conn, exchange, found)
 
     def _violated(self, conn: ClientConnection, exchange: Exchange, violation: Violation) -> None:
         row, path, text = violation
         key = row.id, conn.identity, conn.broker
-        if key not in self._found and len(self._found) >= MOST_FOUND:
+        finding = self._found.get(key)
+        if finding is not None:
+            self.count(key, finding, exchange)
+        elif len(self._found) >= MOST_FOUND:
             return
-        finding = self.report(
-            key,
-            exchange,
-            f"Apache Kafka {row.kafka} ({row.source}).{' ' if row.clients else ''}{row.clients}",
-            _REMEDY[row.owner],
-            severity=Severity(row.severity),
-            seen=_seen(conn, exchange, row, path, text),
-            row=row.id,
-            path=path,
-        )
+        else:
+            finding = self.report(
+                key,
+                exchange,
+                f"Apache Kafka {row.kafka} ({row.source}).{' ' if row.clients else ''}{row.clients}",
+                _REMEDY[row.owner],
+                seen=_seen(conn, exchange, row, path, text),
+                row=row.id,
+                path=path,
+            )
         finding.severity = Severity(row.severity)
         if row.passes:
             self._passing.of((conn.identity, conn.broker, exchange.api_key), dict)[row.id] = row, finding
@@ -111,9 +119,6 @@ class ImpossibleAnswer(Detector):
 
     def closed(self, conn: ClientConnection) -> None:
         self._contexts.pop(conn.number, None)
-        self._memory.closed(conn.number)
-        for api in _ALIKE:
-            self._alike.pop((conn.number, api), None)
 
 
 def _seen(conn: ClientConnection, exchange: Exchange, row: Row, path: str, text: str) -> str:

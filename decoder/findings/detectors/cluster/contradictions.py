@@ -6,7 +6,7 @@ Contradictions on a single connection are in `odd_connections`, versions of anot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
@@ -221,11 +221,6 @@ class ProducerIdNotRenewed(ProduceDetector):
     id = "producer-id-not-renewed"
     severity = Severity.HIGH
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
-    why = (
-        "after this error, the producer id and epoch can no longer be used: a sequence number is missing, or another "
-        "producer has taken over. The producer must get a new epoch or id (InitProducerId, KIP-360) or stop. This one "
-        "keeps retrying, and none of its records are written."
-    )
     remedy = (
         "close the producer and create a new one when the client reports this error as fatal (Java: "
         "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does not "
@@ -233,9 +228,16 @@ class ProducerIdNotRenewed(ProduceDetector):
     )
     apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
 
-    CODES = facts.error_code_set(
-        "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"
-    )
+    _MEANS: ClassVar[dict[int, str]] = {
+        facts.error_code(name): meaning
+        for name, meaning in {
+            "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker misses the batch before it",
+            "UNKNOWN_PRODUCER_ID": "the broker has forgotten the producer id",
+            "INVALID_PRODUCER_EPOCH": "the broker knows a newer epoch of this producer",
+            "PRODUCER_FENCED": "another producer has taken over its transactional id",
+        }.items()
+    }
+    CODES = frozenset(_MEANS)
     TIMES = 10
     """After one lost batch up to five in flight fail, and once more when they are sent again in order ..."""
     SPAN_NS = 2 * SECOND
@@ -270,6 +272,8 @@ class ProducerIdNotRenewed(ProduceDetector):
         finding = self.report(
             (conn.identity, (batch.producer_id, batch.producer_epoch)),
             exchange,
+            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[result.error]}. The producer must get a new "
+            "epoch or id (InitProducerId, KIP-360) or stop. This one keeps retrying, and none of its records are written.",
             topic=result.topic,
             partition=result.partition,
             producer_id=batch.producer_id,

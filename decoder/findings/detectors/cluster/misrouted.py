@@ -1,12 +1,16 @@
-"""Clients that reach another broker than intended: since Kafka 4.4 they name the intended one (KIP-1242), and the broker refuses them."""
+"""Clients that a broker sends back to their bootstrap servers (REBOOTSTRAP_REQUIRED): because they reached another broker than
+intended, which they name since Kafka 4.4 (KIP-1242), or because they are to look for the cluster anew (KIP-1102)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ...engine.detector import Detector
+from ...engine.counters import BoundedDict
+from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
-from ...engine.formatting import times
+from ...engine.formatting import duration, times
 from ...engine.traffic import ClientConnection
 
 _API_VERSIONS = facts.api_key("ApiVersions")
@@ -43,6 +47,89 @@ class MisroutedClient(Detector):
             f"{conn.who} wanted {_meant(cluster, node)}, reached {conn.where}{_belongs(conn)}, and was refused "
             f"{times(found.count)} (REBOOTSTRAP_REQUIRED)"
         )
+
+
+@dataclass(slots=True)
+class _Told:
+    """What one broker told one client. `first_ns`, `last_ns`: when. `connections`: how often on each of its last connections; `obeyed`: of
+    these that the client closed afterwards."""
+
+    first_ns: int
+    last_ns: int = 0
+    count: int = 0
+    obeyed: int = 0
+    connections: BoundedDict[int, int] = field(default_factory=lambda: BoundedDict(64))
+
+
+class RebootstrapIgnored(Detector):
+    id = "rebootstrap-ignored"
+    severity = Severity.HIGH
+    title = "a client is told to rebootstrap again and again: it keeps its connections, or finds the same broker each time"
+    wanted = Wanted.FAILED
+
+    KEPT = 3
+    """Answers on one connection: requests in flight may bring a second one."""
+    ROUNDS = 5
+    """Connections."""
+
+    def setup(self) -> None:
+        self._told: BoundedDict[object, _Told] = BoundedDict(2000)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or exchange.error != _REFUSED or exchange.api_key == _API_VERSIONS:
+            return
+        now = exchange.response_time_ns or self.traffic.now_ns
+        told = self._told.of((conn.identity, conn.broker), lambda: _Told(now))
+        told.count, told.last_ns = told.count + 1, now
+        told.connections[conn.number] = told.connections.get(conn.number, 0) + 1
+        if told.connections[conn.number] >= self.KEPT:
+            self._kept(conn, exchange, told)
+        elif told.obeyed >= self.ROUNDS:
+            self._in_vain(conn, exchange, told)
+
+    def closed(self, conn: ClientConnection) -> None:
+        told = self._told.get((conn.identity, conn.broker))
+        if told is not None and 0 < told.connections.get(conn.number, 0) < self.KEPT and conn.by == "client":
+            told.obeyed += 1
+
+    def _kept(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:
+        java = "java" in conn.software
+        known = "librdkafka ignores this error (librdkafka#5605)." if "librdkafka" in conn.software else ""
+        found = self.report(
+            (conn.identity, conn.broker, True),
+            exchange,
+            "a client that gets REBOOTSTRAP_REQUIRED in any response must close its connections and begin with bootstrap.servers "
+            "again (KIP-1102): the broker wants it elsewhere, and answers nothing else. This client asks again on the same "
+            f"connection, so it gets no metadata. The fault is the client's. {known}".rstrip(),
+            "set metadata.recovery.strategy=rebootstrap (the default since Kafka 4.0; with none, the client does not obey), or "
+            "restart the client"
+            if java
+            else "restart the client, so that it begins with its bootstrap servers; upgrade it to a version that rebootstraps when "
+            "a broker asks for it (Java: 4.0 and newer)",
+            error="REBOOTSTRAP_REQUIRED",
+        )
+        found.count = max(found.count, told.count)
+        found.seen = (
+            f"{conn.who} was told to rebootstrap (REBOOTSTRAP_REQUIRED to {exchange.api} v{exchange.api_version}) "
+            f"{times(told.count)} in {duration(told.last_ns - told.first_ns)} by {conn.where}, and keeps its connections: "
+            f"{times(told.connections[conn.number])} on this one"
+        )
+
+    def _in_vain(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:
+        found = self.report(
+            (conn.identity, conn.broker, False),
+            exchange,
+            "the client does what it is told (KIP-1102): it closes its connection and begins with its bootstrap servers, but these "
+            "lead it back to the same broker, which sends it away again. The fault is not the client's.",
+            f"find out why {conn.broker} (a broker, proxy or gateway) sends clients away, and where the client's bootstrap.servers "
+            "lead; they must lead to brokers that serve it",
+            error="REBOOTSTRAP_REQUIRED",
+        )
+        found.seen = (
+            f"{conn.who} was told to rebootstrap {times(told.count)} in {duration(told.last_ns - told.first_ns)} by {conn.where}; it "
+            f"closed its connection {times(told.obeyed)}, connected anew, and got to the same broker"
+        )
+        found.severity = Severity.MEDIUM
 
 
 def _meant(cluster: str | None, node: int) -> str:

@@ -95,6 +95,23 @@ def _codes(plan: StructPlan, values: tuple[Any, ...], around: Subject) -> Iterat
                 yield from _codes(struct, item, subject)
 
 
+def answers(exchange: Exchange) -> Iterator[tuple[Subject, int]]:
+    """Every error code of a response, 0 too, and what it is about."""
+    message, asked = exchange.response_view, exchange.request_view
+    if message is None:
+        if exchange.error:
+            yield (), exchange.error  # of a truncated frame
+        return
+    around: Subject = ()
+    if asked is not None:
+        around = tuple(
+            value
+            for field, value in zip(asked.plan.root.fields, asked.values, strict=False)
+            if field.name in _ASKED and value
+        )
+    yield from _codes(message.plan.root, message.values, around)
+
+
 @dataclass(slots=True)
 class _Case:
     """One error of one API that one client meets. `row`: answers with it since `open` was empty, `since_ns`: when the first of them
@@ -141,7 +158,7 @@ class UnexplainedError(Detector):
         if open_cases is None and not exchange.error:
             return
         answered: dict[Subject, set[int]] = {}
-        for subject, code in self._answered(exchange):
+        for subject, code in answers(exchange):
             answered.setdefault(subject, set()).add(code)
         codes: dict[int, list[Subject]] = {}
         for subject, found in answered.items():
@@ -151,22 +168,6 @@ class UnexplainedError(Detector):
             self._close(at, open_cases, answered)
         for code, subjects in codes.items():
             self._count(conn, exchange, code, subjects)
-
-    @staticmethod
-    def _answered(exchange: Exchange) -> Iterator[tuple[Subject, int]]:
-        message, asked = exchange.response_view, exchange.request_view
-        if message is None:
-            if exchange.error:
-                yield (), exchange.error  # of a truncated frame
-            return
-        around: Subject = ()
-        if asked is not None:
-            around = tuple(
-                value
-                for field, value in zip(asked.plan.root.fields, asked.values, strict=False)
-                if field.name in _ASKED and value
-            )
-        yield from _codes(message.plan.root, message.values, around)
 
     def _close(self, at: tuple[object, int], cases: dict[int, _Case], answered: dict[Subject, set[int]]) -> None:
         for code, case in list(cases.items()):
@@ -181,7 +182,7 @@ class UnexplainedError(Detector):
 
     def _count(self, conn: ClientConnection, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
         now = exchange.response_time_ns or 0
-        why, remedy = _meaning(exchange.api_key, code)
+        why, remedy = meaning(exchange.api_key, code)
         finding = self.report(
             (conn.identity, exchange.api_key, code), exchange, why, remedy,
             error=facts.error_name(code), about=[],
@@ -199,10 +200,10 @@ class UnexplainedError(Detector):
             if len(case.open) < MOST_SUBJECTS:
                 case.open[subject] = None
         names = finding.about["about"]
-        for text in (_text(exchange, subject) for subject in subjects):
+        for text in (subject_text(exchange, subject) for subject in subjects):
             if text and len(names) < _NAMED and text not in names:
                 names.append(text)
-        if code in ORDINARY or _retriable(code):
+        if code in ORDINARY or is_retriable(code):
             long = now - case.since_ns >= self.LONG_NS
             case.persisted |= case.row >= self.IN_A_ROW and (long or case.row >= self.EACH * len(case.connections))
         else:
@@ -231,13 +232,13 @@ class UnexplainedError(Detector):
 
 
 @cache
-def _retriable(code: int) -> bool:
+def is_retriable(code: int) -> bool:
     fact = facts.errors().get(code)
     return fact is not None and fact.retriable
 
 
 @cache
-def _meaning(api_key: int, code: int) -> tuple[str, str]:
+def meaning(api_key: int, code: int) -> tuple[str, str]:
     """The meaning of an error in an API's response, and what to do."""
     if code not in facts.errors():
         return (
@@ -259,7 +260,7 @@ def _names(finding: Finding) -> Iterator[tuple[str, str]]:
     return ((api, error) for api in apis if isinstance(api, str) for error in errors)
 
 
-def _text(exchange: Exchange, subject: Subject) -> str:
+def subject_text(exchange: Exchange, subject: Subject) -> str:
     """``orders-3``, ``billing``: a subject as text: the innermost name and the partition."""
     names: list[str] = []
     number = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
@@ -90,23 +91,77 @@ class _OutOfRange:
     went_on: int = -1
     refused: int = 0
     failed: int = 0  # since the last success
+    asked_known: bool = True  # False in a session that began before the capture
+    end_before: int = -1  # the log's end before the first refusal
+    start_after: int = -1  # its start after that
+
+    @property
+    def where(self) -> _Outside:
+        """Where the offset lies, compared with the log."""
+        if self.asked < 0:
+            return _Outside.NO_OFFSET if self.asked_known else _Outside.UNKNOWN
+        if self.asked < self.start:
+            return _Outside.BEFORE
+        if 0 <= self.end < self.asked:
+            return _Outside.BEHIND
+        # A log grows at its end and shrinks at its start: only both times together show that it had the offset in between.
+        return _Outside.INSIDE if 0 <= self.start_after <= self.asked <= self.end_before else _Outside.UNKNOWN
+
+
+class _Outside(Enum):
+    """Where an offset that is out of range lies: what that means, and what to do. `Finding.about` has the value's first part."""
+
+    BEFORE = (
+        "before-the-log",
+        "retention (retention.ms, retention.bytes) or DeleteRecords removed the records at the consumer's position before it read them. "
+        "auto.offset.reset decides what a consumer does then: earliest goes on at the log's start, latest skips the existing records, none "
+        "raises an error.",
+        "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; set auto.offset.reset "
+        "deliberately",
+    )
+    BEHIND = (
+        "behind-the-log",
+        "the position is beyond the log's end, so it belongs to another log: the topic was deleted and created again, or the log was "
+        "truncated (unclean leader election). auto.offset.reset decides what a consumer does then: earliest reads everything again, latest "
+        "waits for new records, none raises an error.",
+        "after a topic was recreated, reset the groups that read it (kafka-consumer-groups.sh --reset-offsets); otherwise look for an unclean "
+        "election in the brokers' logs (unclean.leader.election.enable=false prevents them)",
+    )
+    INSIDE = (
+        "inside-the-log",
+        "the same broker's answers show a log that contains this offset, so the refusal contradicts them: a replica that lags behind (with "
+        "client.rack, KIP-392), or a fault of the broker.",
+        "look at the broker's log at that time; if the consumer reads from a follower, check whether that one is in sync",
+    )
+    NO_OFFSET = (
+        "no-offset",
+        "logs begin at 0 or later, so a negative offset is refused every time: the client took a missing value (-1 in ListOffsets, OffsetFetch "
+        "or log_start_offset) for a position.",
+        "upgrade the client, or report it to its developers: without a committed offset it must ask ListOffsets for the earliest or latest "
+        "one",
+    )
+    UNKNOWN = (
+        "unknown",
+        "retention (retention.ms, retention.bytes), DeleteRecords, a recreated topic, or an unclean leader election removed the consumer's "
+        "position from the log. auto.offset.reset decides what a consumer does then: earliest reads (again) from the log's start, latest "
+        "skips the existing records, none raises an error.",
+        "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after a topic was recreated, "
+        "reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset deliberately",
+    )
+
+    @property
+    def why(self) -> str:
+        return self.value[1]
+
+    @property
+    def remedy(self) -> str:
+        return self.value[2]
 
 
 class OffsetOutOfRange(FetchDetector):
     id = "offset-out-of-range"
     severity = Severity.MEDIUM
     title = "a consumer asks for an offset that the log does not contain, or no longer contains"
-    why = (
-        "retention (retention.ms, retention.bytes), DeleteRecords, a recreated topic, or an unclean leader election "
-        "removed the consumer's position from the log. auto.offset.reset decides what a consumer does then: earliest "
-        "reads (again) from the log's start, latest skips the existing records, none raises an error; a consumer that "
-        "does not reset its position asks forever."
-    )
-    remedy = (
-        "keep records longer than the slowest consumer needs (retention.ms, retention.bytes) and watch its lag; after "
-        "a topic was recreated, reset the group (kafka-consumer-groups.sh --reset-offsets); set auto.offset.reset "
-        "deliberately; a client that loops must reset its position with ListOffsets"
-    )
     apis = frozenset({FETCH, LIST_OFFSETS})
 
     LOOP = 5
@@ -138,6 +193,8 @@ class OffsetOutOfRange(FetchDetector):
             if self._open and key in self._open:
                 case = self._open[key]
                 case.start, case.end = answer.log_start, answer.high_watermark
+                if case.start_after < 0:
+                    case.start_after = answer.log_start
                 if case.failed:
                     case.failed, case.went_on = 0, fetched.offset(answer.place)
 
@@ -149,6 +206,8 @@ class OffsetOutOfRange(FetchDetector):
             case.start, case.end = self._bounds.get(answer.place, (-1, -1))
         if not case.failed:
             case.first_ns, case.asked, case.went_on = fetched.time_ns, fetched.offset(answer.place), -1
+            case.asked_known, case.start_after = answer.place in fetched.positions, -1
+            case.end_before = self._bounds.get(answer.place, (-1, -1))[1]
         case.failed += 1
         case.refused += 1
         case.last_ns = fetched.time_ns
@@ -181,6 +240,8 @@ class OffsetOutOfRange(FetchDetector):
                 for (_, at), case in self._open.items():
                     if at == place and times_asked.get(place) == self.EARLIEST:
                         case.start = offset
+                        if case.start_after < 0:
+                            case.start_after = offset
                     elif at == place and times_asked.get(place) == self.LATEST:
                         case.end = offset
 
@@ -200,7 +261,12 @@ class OffsetOutOfRange(FetchDetector):
                 else ""
             )
             finding.seen = self._seen(case.conn, case, place) + rest
+            finding.why, finding.remedy = case.where.why, case.where.remedy
+            if case.failed > 1:
+                finding.why += " A consumer that does not reset its position asks forever."
+                finding.remedy += "; a client that loops must reset its position with ListOffsets"
             finding.about |= {
+                "cause": case.where.value[0],
                 "partition": place[1],
                 "partitions": sorted(p[1] for p, _ in cases),
                 "offset": case.asked,
@@ -214,14 +280,22 @@ class OffsetOutOfRange(FetchDetector):
             f"{conn.who} asked {conn.where} for offset {case.asked} of {place[0]}-{place[1]} and was refused "
             f"{times(case.refused)} with OFFSET_OUT_OF_RANGE"
         )
-        if 0 <= case.asked < case.start:
-            text += f"; the log begins at {case.start}: {several(case.start - case.asked, 'record')} deleted before being read"
-        elif case.end >= 0 and case.asked > case.end:
-            text += f"; the log ends at {case.end}: the topic was recreated, or its log was truncated"
+        match case.where:
+            case _Outside.BEFORE:
+                lost = several(case.start - case.asked, "record")
+                text += f"; the log begins at {case.start}: {lost} deleted before being read"
+            case _Outside.BEHIND:
+                text += f"; the log ends at {case.end}: the topic was recreated, or its log was truncated"
+            case _Outside.INSIDE:
+                text += f"; the log has offsets {max(case.start, 0)} to {case.end}, so it contains this one"
+            case _Outside.NO_OFFSET:
+                text += "; no log has a negative offset"
         if case.failed:
             text += f"; it kept asking for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
         elif case.went_on >= 0:
             text += f"; it continued at offset {case.went_on}"
+            if 0 <= case.start < case.end <= case.went_on and case.asked < case.start:
+                text += f", the log's end: it skipped {several(case.end - case.start, 'record')} more"
         return text
 
 

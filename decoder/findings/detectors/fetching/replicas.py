@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -10,52 +11,103 @@ from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, times
 from ...engine.traffic import ClientConnection, ClientIdentity
-from ...models.fetch import FETCH, FetchDetector, FetchExchange, Place
+from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
 
 OFFSET_FOR_LEADER_EPOCH = facts.api_key("OffsetForLeaderEpoch")
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A partition whose leader sends a client to another replica. `asked`: whether the client has fetched from that one; `error`: its last
+    answer."""
+
+    replica: int = -1
+    times_ns: deque[int] = field(default_factory=deque)
+    asked: bool = False
+    error: int = 0
 
 
 class ReadReplicaBouncing(FetchDetector):
     id = "read-replica-bouncing"
     severity = Severity.LOW
     title = "a consumer is repeatedly sent to a closer replica but does not stay there (KIP-392)"
-    why = (
-        "with client.rack and replica.selector.class, a leader answers with preferred_read_replica and no records "
-        "(KIP-392). A consumer that does not read from that replica (not reachable, not in sync, "
-        "OFFSET_NOT_AVAILABLE, a client that ignores the field) asks the leader again: the round trips return no "
-        "records."
-    )
-    remedy = (
-        "check whether the client can reach the replica, and what it answers; remove client.rack from the client, or "
-        "replica.selector.class from the brokers; upgrade a client that ignores preferred_read_replica"
-    )
 
     COUNT = 5
     WITHIN_NS = 60 * SECOND
     """A consumer stays with its replica for metadata.max.age.ms (5 min): five changes in a minute are bouncing."""
 
     def setup(self) -> None:
-        self._sent: BoundedDict[tuple[ClientIdentity, Place], deque[int]] = BoundedDict(5000)
+        self._sent: BoundedDict[tuple[ClientIdentity, Place], _Sent] = BoundedDict(5000)
+        self._unreachable: BoundedDict[tuple[str, str], bool] = BoundedDict(1000)  # client's host, broker's address
+
+    def opened(self, conn: ClientConnection) -> None:
+        if not conn.established:
+            self._unreachable[conn.client_host, conn.broker] = True
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.replica < 0:
-                continue
-            sent = self._sent.of((conn.identity, answer.place), lambda: deque(maxlen=self.COUNT))
-            sent.append(fetched.time_ns)
-            if len(sent) < self.COUNT or sent[-1] - sent[0] > self.WITHIN_NS:
-                continue
-            finding = self.report(
-                (conn.identity, answer.place[0]), fetched.exchange, topic=answer.place[0], partition=answer.place[1]
+                sent = self._sent.get((conn.identity, answer.place)) if self._sent else None
+                if sent is not None and conn.cluster.node_at(conn.broker) == sent.replica:
+                    sent.asked, sent.error = True, answer.error
+            elif not answer.size and (not conn.cluster.nodes or answer.replica in conn.cluster.nodes):
+                # Otherwise the answer itself is wrong: Kafka sends no records with it, and names a broker of the cluster.
+                self._elsewhere(conn, fetched, answer)
+
+    def _elsewhere(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
+        sent = self._sent.of((conn.identity, answer.place), _Sent)
+        if sent.replica != answer.replica:
+            sent.replica, sent.asked, sent.error = answer.replica, False, 0
+        sent.times_ns.append(fetched.time_ns)
+        if len(sent.times_ns) > self.COUNT:
+            sent.times_ns.popleft()
+        if len(sent.times_ns) < self.COUNT or fetched.time_ns - sent.times_ns[0] > self.WITHIN_NS:
+            return
+        finding = self.report(
+            (conn.identity, answer.place[0]), fetched.exchange, topic=answer.place[0], partition=answer.place[1]
+        )
+        if finding.count == 1:
+            finding.count = len(sent.times_ns)
+        first = finding.first_ns = min(finding.first_ns or sent.times_ns[0], sent.times_ns[0])
+        finding.about["replica"] = answer.replica
+        outcome, why, finding.remedy = self._outcome(conn, sent)
+        finding.why = (
+            "with client.rack and replica.selector.class, a leader answers with preferred_read_replica and no records "
+            f"(KIP-392), and the consumer must read there. {why}"
+        )
+        finding.seen = (
+            f"{conn.where} sent {conn.who} to broker {answer.replica} for {answer.place[0]}-{answer.place[1]} "
+            f"{times(finding.count)} in {duration((finding.last_ns or 0) - first)}: {outcome}"
+        )
+
+    def _outcome(self, conn: ClientConnection, sent: _Sent) -> tuple[str, str, str]:
+        """What the client did there, why that matters, and the remedy."""
+        address = conn.cluster.nodes.get(sent.replica, "")
+        off = "remove client.rack from the client, or replica.selector.class from the brokers"
+        if sent.asked and sent.error:
+            error = facts.error_name(sent.error)
+            return (
+                f"that broker answers with {error}, and it comes back each time",
+                "That replica refuses, so the consumer returns to the leader without records.",
+                f"check why broker {sent.replica} answers {error}: its replica may be behind or moved; until then, {off}",
             )
-            if finding.count == 1:
-                finding.count = len(sent)
-            finding.first_ns = min(finding.first_ns or sent[0], sent[0])
-            finding.about["replica"] = answer.replica
-            finding.seen = (
-                f"{conn.where} sent {conn.who} to broker {answer.replica} for {answer.place[0]}-{answer.place[1]} "
-                f"{times(finding.count)} in {duration((finding.last_ns or 0) - finding.first_ns)}: it comes back each time"
+        if sent.asked:
+            return (
+                "it reads there, but comes back each time",
+                "It must stay there until metadata.max.age.ms is over or the replica answers with an error.",
+                f"upgrade the client, or {off}",
             )
+        if (conn.client_host, address) in self._unreachable:
+            return (
+                f"it could not connect to {address}, and comes back each time",
+                "It cannot reach that replica, so it gets no records.",
+                f"make {address} reachable for this client (advertised.listeners, firewall), or {off}",
+            )
+        return (
+            "it asks the leader again each time, and was not seen to ask that broker",
+            "This one does not: it ignores the field, or it cannot reach that replica (its attempts are not in the capture).",
+            f"upgrade a client that ignores preferred_read_replica; check that {address or 'the replica'} is reachable; or {off}",
+        )
 
 
 class LogTruncated(FetchDetector):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Wanted
-from ...engine.finding import Severity
+from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, number, some
-from ...engine.traffic import ClientConnection
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group
 from ...models.group_calls import (
     COMMIT_APIS,
@@ -58,8 +58,8 @@ class StaleCommit(GroupDetector):
     severity = Severity.MEDIUM
     title = "a commit is refused because it has an old generation or the id of a removed member"
     why = (
-        "the partitions may belong to another member by now, so the coordinator refuses. The records were processed, "
-        "the commit is lost, and the member that has the partitions now reads them again."
+        "the group has another generation by now, and partitions may have moved, so the coordinator refuses. The commit is "
+        "lost: records of partitions that moved are read again by the member that has them now."
     )
     remedy = (
         "commit in the callback for revoked partitions (Java onPartitionsRevoked, librdkafka rebalance_cb, aiokafka "
@@ -67,15 +67,21 @@ class StaleCommit(GroupDetector):
         "if the member was removed because of max.poll.interval.ms"
     )
     apis = COMMIT_APIS
-    wanted = Wanted.FAILED
 
     RETRIED = 3
     """Within a minute: consumers of KIP-848 try a commit with a stale epoch again with the new one."""
+    SOON_NS = 30 * SECOND
+    """A consumer commits every few seconds (auto.commit.interval.ms 5000); within this time after the rebalance it has caught up."""
 
     def setup(self) -> None:
         self._retried: BoundedDict[object, RateCounter] = BoundedDict(2000)
+        self._lost: BoundedDict[tuple[Group, ClientIdentity], _Lost] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
+        if not call.error:
+            if self._lost and call.is_answered:
+                self._caught_up(call)
+            return
         if not is_stale(call):
             return
         group, member = call.group, call.member
@@ -87,16 +93,45 @@ class StaleCommit(GroupDetector):
             late = f"{duration(call.asked_ns - member.gone_ns)} after its member had {member.state}"
         else:
             late = f"the group is at generation {group.generation}"
-        offsets = [f"{c.topic}-{c.partition}" for c in call.offsets()]
-        self.report(
+        refused = {(c.topic, c.partition) for c in call.offsets()}
+        finding = self.report(
             key,
             call.exchange,
             seen=f"{call.conn.who} commits in group {group.id!r} for generation {call.generation}, {late}: {name} to "
-            f"{call.api} v{call.exchange.api_version} of {some(offsets)}",
+            f"{call.api} v{call.exchange.api_version} of {some(f'{topic}-{number}' for topic, number in refused)}",
             generation=call.generation,
             error=name,
             group=call.group_id
         )
+        lost = self._lost.of(key, lambda: _Lost(finding, finding.seen))
+        lost.since_ns = lost.since_ns if lost.partitions else call.answered_ns
+        lost.partitions |= set(list(refused)[: PARTITIONS - len(lost.partitions)])
+        finding.severity, finding.seen = self.severity, lost.seen
+
+    def _caught_up(self, call: Call) -> None:
+        """A commit was accepted: the partitions that the member still has may all be in it."""
+        lost = self._lost.get((call.group, call.conn.identity))
+        if lost is None or not lost.partitions:
+            return
+        lost.partitions -= {(c.topic, c.partition) for c in call.offsets()}
+        if call.member is not None and call.member.assignment is not None:
+            mine = call.member.assignment
+            lost.partitions = {(topic, number) for topic, number in lost.partitions if number in mine.get(topic, ())}
+        after = call.answered_ns - lost.since_ns
+        if not lost.partitions and after <= self.SOON_NS:
+            lost.finding.severity = Severity.LOW
+            lost.finding.seen = f"{lost.seen}; its next commit, {duration(after)} later, has the partitions that it kept"
+
+
+@dataclass(slots=True)
+class _Lost:
+    """Refused commits of one client. `seen`: of its finding, without what came later. `partitions`: those of refused commits that no
+    later one has had, `since_ns`: when the first of them was refused."""
+
+    finding: Finding
+    seen: str
+    since_ns: int = 0
+    partitions: set[tuple[str, int]] = field(default_factory=set)
 
 
 class OutsiderCommit(GroupDetector):

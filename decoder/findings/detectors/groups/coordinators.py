@@ -12,14 +12,17 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.formatting import SECOND, duration
+from ...engine.formatting import SECOND, duration, several, some
 from ...engine.layout import rows, top
-from ...engine.traffic import ClientConnection
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group_calls import COORDINATOR_ERRORS, GROUP_APIS
 
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
 GROUP_KEY = 0
 """FindCoordinator's key type of groups; transactions and share groups have their own."""
+OFFSETS = "__consumer_offsets"
+_REPLICAS = 3
+"""The default of offsets.topic.replication.factor."""
 _REMEDY = (
     "check the brokers: is one restarting, do partitions of __consumer_offsets lack a leader or have fewer in-sync "
     "replicas than min.insync.replicas, is offsets.topic.replication.factor higher than the number of brokers, do "
@@ -73,8 +76,15 @@ class CoordinatorTrouble(Detector):
 
     def setup(self) -> None:
         self._spells: BoundedDict[tuple[str, bool], _Spell] = BoundedDict(2000)
+        self._found_at: BoundedDict[tuple[ClientIdentity, str], tuple[int, int]] = BoundedDict(2000)
+        """Which broker FindCoordinator named to a client for a group, and when."""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key == FIND_COORDINATOR and exchange.response is not None:
+            now = exchange.response_time_ns or self.traffic.now_ns
+            for group, error, node, _ in coordinators(exchange):
+                if not error:
+                    self._found_at[conn.identity, group] = node, now
         if exchange.response is None or (not exchange.error and not self._spells):
             return
         if exchange.api_key == FIND_COORDINATOR:
@@ -99,24 +109,80 @@ class CoordinatorTrouble(Detector):
         if lasted < self.LASTING_NS or total < self.ERRORS:
             return
         names = ", ".join(f"{facts.error_name(code)} ({count})" for code, count in spell.errors.most_common())
-        seen = (
+        finding = self.report(group, exchange, group=group, error=facts.error_name(error))
+        shown, finding.why, finding.remedy = self._cause(conn, group, spell)
+        finding.seen = (
             f"for {duration(lasted)}, no coordinator answered for group {group!r}: {names}, last to {conn.who} from "
-            f"{conn.where} in {exchange.api} v{exchange.api_version}"
+            f"{conn.where} in {exchange.api} v{exchange.api_version}{shown}"
         )
-        finding = self.report(
-            group,
-            exchange,
-            "a group is managed by its coordinator, the leader of a partition of __consumer_offsets: without it, no "
-            "member can join, send heartbeats or commit, and members are removed when their session times out.",
-            _REMEDY,
-            group=group,
-            error=facts.error_name(error),
-        )
-        finding.seen = seen
         finding.count = max(finding.count, total)
         finding.about["seconds"] = max(finding.about.get("seconds", 0), round(lasted / SECOND, 1))
         if lasted >= self.BAD_NS:
             finding.severity = Severity.HIGH
+
+
+    def _cause(self, conn: ClientConnection, group: str, spell: _Spell) -> tuple[str, str, str]:
+        """What else the capture shows, why no coordinator answers, and what to do."""
+        most = facts.error_name(spell.errors.most_common(1)[0][0])
+        if most == "COORDINATOR_LOAD_IN_PROGRESS":
+            return (
+                "",
+                f"the coordinator is there and still reads the group's partition of {OFFSETS}. That takes seconds; if it lasts, the "
+                f"partition is very large (it was not compacted), or the broker's disk is slow. {_WITHOUT}",
+                f"look at the size of the partitions of {OFFSETS} and at the broker's log cleaner (it may have died: "
+                "cleanup.policy must be compact), and at the broker's disk; wait until 'Finished loading offsets' is in its log",
+            )
+        if most == "NOT_COORDINATOR":
+            return self._denied(conn, group, spell)
+        cluster = conn.cluster
+        leaderless = [number for (topic, number), leader in cluster.leaders.items() if topic == OFFSETS and leader.node < 0]
+        if leaderless:
+            return (
+                f"; Metadata shows no leader for {some(f'{OFFSETS}-{number}' for number in leaderless)}",
+                f"the group's partition of {OFFSETS} has no leader, so there is no coordinator. {_WITHOUT}",
+                "start the brokers that hold its replicas",
+            )
+        if 0 < len(cluster.nodes) < _REPLICAS:
+            return (
+                f"; Metadata names {several(len(cluster.nodes), 'broker')}",
+                f"the cluster has fewer brokers than {OFFSETS} has replicas by default (offsets.topic.replication.factor="
+                f"{_REPLICAS}), so that topic cannot be created, or its partitions have no leader. {_WITHOUT}",
+                f"set offsets.topic.replication.factor={len(cluster.nodes)} on the brokers (the same for "
+                "transaction.state.log.replication.factor), or start the other brokers",
+            )
+        return "", f"no broker leads the group's partition of {OFFSETS}, or it has too few in-sync replicas. {_WITHOUT}", _REMEDY
+
+    def _denied(self, conn: ClientConnection, group: str, spell: _Spell) -> tuple[str, str, str]:
+        """Of brokers that say that they are not the coordinator."""
+        node, when = self._found_at.get((conn.identity, group), (-1, 0))
+        here = conn.cluster.node_at(conn.broker)
+        if when < spell.first_ns:
+            return (
+                "; the client did not ask for the coordinator (FindCoordinator) since then",
+                "after NOT_COORDINATOR a client must ask FindCoordinator and send its requests to the broker that it names; this one "
+                f"goes on with the same broker. It is the client's fault. {_WITHOUT}",
+                "restart the client, and upgrade its library",
+            )
+        if node == here:
+            return (
+                f"; FindCoordinator names this very broker ({here})",
+                "the brokers contradict each other: FindCoordinator names a broker that says it is not the coordinator. The leader of "
+                f"the group's partition of {OFFSETS} has changed and not all brokers know it, or it did not become coordinator. "
+                f"{_WITHOUT}",
+                f"restart broker {here} or elect another leader for the partition; {_REMEDY}",
+            )
+        return (
+            f"; FindCoordinator names broker {node}",
+            f"the coordinator is broker {node}, and requests went to another one. {_WITHOUT}",
+            f"check that the address of broker {node} leads to it (advertised.listeners, load balancers, port mappings); upgrade the "
+            "client if it asks the wrong broker",
+        )
+
+
+_WITHOUT = (
+    "Without its coordinator, no member of a group can join, send heartbeats or commit, and members are removed when their session "
+    "times out."
+)
 
 
 class CoordinatorMoved(Detector):

@@ -26,6 +26,7 @@ class MissedHeartbeats(GroupDetector):
     id = "missed-heartbeats"
     severity = Severity.LOW
     title = "a member is silent for most of its session timeout"
+    explains = ("unknown-member", "stale-commit", "commit-failed", "rebalance-storm")
 
     MOST = 2 / 3
     """Heartbeats are due at a third of the session timeout at most: two in a row were missed."""
@@ -54,13 +55,13 @@ class MissedHeartbeats(GroupDetector):
         now = self._make(group, member, silent, call, "was silent for")
         finding = self.count((group, member.conn.identity), now, call.exchange)
         if silent // 1_000_000 > finding.about["silent_ms"]:
-            finding.seen, finding.about, finding.severity = now.seen, now.about, now.severity
+            finding.seen, finding.about, finding.severity, finding.explains = now.seen, now.about, now.severity, now.explains
 
     def _make(self, group: Group, member: Member, silent: int, call: Call | None, what: str) -> Finding:
         session = session_ms(member)
         lost = silent > session * 1e6
         note = "" if member.protocol == "classic" else " (the broker's default)"
-        return self.finding(
+        found = self.finding(
             f"{member.who} of group {group.id!r} {what} {duration(silent)}; its session timeout is "
             f"{duration(session * 1e6)}{note}"
             + (", so the coordinator considered it dead" if lost else ": after that, the coordinator removes it"),
@@ -79,6 +80,8 @@ class MissedHeartbeats(GroupDetector):
             session_timeout_ms=session,
             **member.conn.facts_of(call.exchange if call else None),
         )
+        found.explains = self.explains if lost else ()
+        return found
 
 
 class _Away:
@@ -100,6 +103,7 @@ class PollIntervalExceeded(GroupDetector):
     id = "poll-interval-exceeded"
     severity = Severity.MEDIUM
     title = "a consumer leaves its group because it was not polled for max.poll.interval.ms"
+    explains = ("unknown-member", "stale-commit", "commit-failed", "rebalance-storm", "stalled-member")
     apis = JOINING_APIS | {facts.api_key("LeaveGroup")}
 
     NEARLY = 0.9

@@ -8,7 +8,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some
-from ...models.group import Group, Member, Rebalance
+from ...models.group import Group, Member, Rebalance, RebalanceCause
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
@@ -31,6 +31,26 @@ def laggards(group: Group, rebalance: Rebalance) -> list[Member]:
     return [group.members[last]] if late and last in group.members else []
 
 
+_REMEDIES = {
+    RebalanceCause.FIRST: "keep consumers open instead of creating one per task: the group is empty each time, and its first member "
+    "forms a new generation",
+    RebalanceCause.JOIN: "find out why members keep joining: consumers that are created per task, processes that restart or crash, an "
+    "autoscaler; give stable members a group.instance.id (KIP-345), and use cooperative-sticky or group.protocol=consumer (KIP-848)",
+    RebalanceCause.LEAVE: "find out why members keep leaving: the application closes its consumers or stops polling "
+    "(max.poll.interval.ms), processes that restart, an autoscaler; give stable members a group.instance.id (KIP-345), and use "
+    "cooperative-sticky or group.protocol=consumer (KIP-848)",
+    RebalanceCause.TIMEOUT: "find out why members send no heartbeats (long pauses, processing in the thread that sends them, no CPU), "
+    "and raise session.timeout.ms (Java and librdkafka: 45000)",
+    RebalanceCause.SUBSCRIPTION: "let all members of the group subscribe to the same topics once, and give consumers of other topics "
+    "a group.id of their own; a pattern makes members subscribe anew whenever topics that match come and go",
+    RebalanceCause.REJOIN: "find out why members join again: the leader sees other partitions each time (topics that are created, "
+    "Metadata that changes between brokers), or an assignor that never settles; upgrade the client, or use group.protocol=consumer "
+    "(KIP-848)",
+    RebalanceCause.UNSEEN: "look for the members that cause it: they are not in this capture",
+}
+"""What to do, by the most frequent cause."""
+
+
 class RebalanceStorm(GroupDetector):
     id = "rebalance-storm"
     severity = Severity.MEDIUM
@@ -38,12 +58,6 @@ class RebalanceStorm(GroupDetector):
     why = (
         "each new generation revokes partitions and assigns them again: with the eager protocol, all members stop "
         "reading meanwhile, and records that were read but not committed are read again."
-    )
-    remedy = (
-        "keep consumers open instead of creating one per task; let the process keep polling and committing while it "
-        "works (max.poll.interval.ms), raise session.timeout.ms if members are removed for missing heartbeats (Java "
-        "and librdkafka: 45000), give stable members a group.instance.id (KIP-345), and use cooperative-sticky or "
-        "group.protocol=consumer (KIP-848)."
     )
     apis = JOINING_APIS
 
@@ -82,7 +96,7 @@ class RebalanceStorm(GroupDetector):
         )
         group = call.group
         finding = self.report(group, call.exchange, group=call.group_id)
-        finding.seen = seen
+        finding.seen, finding.remedy = seen, _REMEDIES[RebalanceCause(causes.most_common(1)[0][0])]
         finding.count = max(finding.count, len(known))
         finding.about |= {
             "generation": group.generation,
@@ -96,6 +110,7 @@ class HeldUpJoin(GroupDetector):
     id = "held-up-join"
     severity = Severity.MEDIUM
     title = "a group's members wait in JoinGroup for one that does not rejoin"
+    explains = ("unknown-member", "stale-commit", "commit-failed", "slow-rebalance")
     why = (
         "a generation is formed only when every member has rejoined, or when the longest rebalance timeout of the "
         "members (Java, librdkafka: max.poll.interval.ms) is over. Until then, no member gets partitions. A member "

@@ -6,35 +6,71 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Wanted
-from ...engine.finding import Severity
+from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, some
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group
-from ...models.group_calls import FENCED_INSTANCE_ID, GONE_CODES, GROUP_APIS, UNRELEASED_INSTANCE_ID, Call
+from ...models.group_calls import (
+    FENCED_INSTANCE_ID,
+    GONE_CODES,
+    GROUP_APIS,
+    UNKNOWN_MEMBER_ID,
+    UNRELEASED_INSTANCE_ID,
+    Call,
+)
 from ...models.groups import GroupDetector
 from .coordinators import FIND_COORDINATOR, coordinators
 
 INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
 
 
+GROUP_ID_NOT_FOUND = facts.error_code("GROUP_ID_NOT_FOUND")
+INVALID_REQUEST = facts.error_code("INVALID_REQUEST")
+
+
+def _lost_group(call: Call) -> bool:
+    """Whether a member of a group is told that there is no such group."""
+    return call.error == GROUP_ID_NOT_FOUND and call.heartbeat and call.generation > 0
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """What one client was refused as not a member. `state`: the member id and generation that were refused last, `told_ns`: when
+    for the first time, `repeated`: how often they were sent again after that. `joins`: requests to join anew that were refused."""
+
+    times: deque[int] = field(default_factory=lambda: deque(maxlen=1000))
+    state: tuple[str, int] | None = None
+    told_ns: int = 0
+    repeated: int = 0
+    joins: int = 0
+
+    def add(self, call: Call, window_ns: int) -> None:
+        """One more."""
+        times = self.times
+        times.append(call.answered_ns)
+        while times[-1] - times[0] > window_ns:
+            times.popleft()
+        state = call.member_id, call.generation
+        if call.without_an_id or (call.heartbeat and call.joins):
+            self.joins += 1
+        elif state == self.state:
+            self.repeated += call.asked_ns > self.told_ns
+        else:
+            self.state, self.told_ns, self.repeated, self.joins = state, call.answered_ns, 0, 0
+
+
 class UnknownMember(GroupDetector):
     id = "unknown-member"
     severity = Severity.MEDIUM
-    title = "a member keeps getting UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or an error about a fenced or stale epoch"
-    why = (
-        "the coordinator removed the member (no heartbeat for session.timeout.ms, or not back from a rebalance within "
-        "max.poll.interval.ms) or moved on to another generation. The client should discard its member id or "
-        "generation and rejoin; one that keeps being refused is removed each time, or ignores the error."
-    )
-    remedy = (
-        "find out why it is removed (held-up-join, missed-heartbeats, poll-interval-exceeded) and whether it then "
-        "sends JoinGroup with an empty member id; if not, upgrade the client"
-    )
+    title = "a member keeps getting UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, an error about its epoch, or GROUP_ID_NOT_FOUND"
     wanted = Wanted.FAILED
 
     TIMES = 3
@@ -43,29 +79,115 @@ class UnknownMember(GroupDetector):
     MANY = 10
 
     def setup(self) -> None:
-        self._refusals: BoundedDict[tuple[Group, ClientIdentity], deque[int]] = BoundedDict(2000)
+        self._refusals: BoundedDict[tuple[Group, ClientIdentity], _Refusals] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
-        if call.error not in GONE_CODES or call.commits or call.leaves:
+        if not (call.error in GONE_CODES or _lost_group(call)) or call.commits or call.leaves:
             return
         key = call.group, call.conn.identity
-        refusals = self._refusals.of(key, lambda: deque(maxlen=1000))
-        refusals.append(call.answered_ns)
-        while refusals[-1] - refusals[0] > self.WINDOW_NS:
-            refusals.popleft()
-        if len(refusals) < self.TIMES:
+        refusals = self._refusals.of(key, _Refusals)
+        refusals.add(call, self.WINDOW_NS)
+        if len(refusals.times) < self.TIMES:
             return
-        name = facts.error_name(call.error)
-        seen = (
-            f"{call.conn.who} was refused {len(refusals)} times in {duration(refusals[-1] - refusals[0])} because it "
-            f"is not a member of group {call.group_id!r} (last {name} to {call.api} v{call.exchange.api_version}, "
-            f"member {call.member_id or 'without an id'}, generation {call.generation})"
-        )
-        finding = self.report(key, call.exchange, member=call.member_id, error=name, group=call.group_id)
-        finding.seen = seen
-        finding.count = max(finding.count, len(refusals))
+        finding = self.report(key, call.exchange, group=call.group_id)
+        finding.count = max(finding.count, len(refusals.times))
+        finding.about |= {"member": call.member_id, "error": facts.error_name(call.error)}
+        self._write(finding, call, refusals)
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
+
+    def _write(self, finding: Finding, call: Call, refusals: _Refusals) -> None:
+        name, count = facts.error_name(call.error), len(refusals.times)
+        api = f"{call.api} v{call.exchange.api_version}"
+        number = "generation" if call.protocol == "classic" else "member epoch"
+        span = duration(refusals.times[-1] - refusals.times[0])
+        who = f"{call.conn.who} (member {call.member_id or 'without an id'})"
+        finding.about["repeated"] = refusals.repeated
+        if refusals.joins >= self.TIMES:
+            anew = "an empty member id" if call.protocol == "classic" else "member epoch 0"
+            finding.seen = (
+                f"{who} asks to join group {call.group_id!r} anew ({api} with {anew}), and {call.conn.where} refuses that "
+                f"{count} times in {span} with {name}"
+            )
+            finding.why = (
+                f"a member that was removed or fenced joins again with {anew}, and that is what this client does. A "
+                f"coordinator must accept it ({_source(call)}): {name} cannot be its answer to a member that joins. It "
+                "is the broker's fault, not the client's."
+                + (" Apache Kafka refused it too, until KAFKA-19233 was mended (January 2026)." if call.heartbeat else "")
+            )
+            finding.remedy = (
+                "report it to the maker of the broker, and upgrade the broker; until then, restart the client, so that it "
+                "joins with a new member id, or use another group protocol (group.protocol)"
+            )
+        elif refusals.repeated >= self.TIMES:
+            again = f"sent the same {number} ({call.generation}) again {refusals.repeated} times"
+            if call.api == "JoinGroup":
+                again = f"sent the same member id again {refusals.repeated} times"
+            finding.seen = (
+                f"{who} was refused {count} times in {span} because "
+                f"{_reason(call)} ({name} to {api}), and {again}: it neither joins again nor gives up"
+            )
+            finding.why = (
+                f"{_CAUSES[name]} After {name}, a member must {_rejoin(call)} ({_source(call)}). This client ignores the "
+                "error, so it gets no partitions; other members may read the ones it still believes to have. It is the "
+                f"client's fault.{_known_bug(call, name)}"
+            )
+            finding.remedy = "restart the client so that it joins again, and upgrade its library" + (
+                " (librdkafka to 2.14.3 or newer)" if _known_bug(call, name) else ""
+            )
+        else:
+            finding.seen = (
+                f"{call.conn.who} was refused {count} times in {span} because "
+                f"{_reason(call)} (last {name} to {api}, "
+                f"member {call.member_id or 'without an id'}, {number} {call.generation})"
+            )
+            finding.why = (
+                f"{_CAUSES[name]} The client does not keep its old {number}, but is refused again each time: it is removed "
+                "again and again."
+            )
+            finding.remedy = (
+                "find out why it is removed (held-up-join, missed-heartbeats, poll-interval-exceeded), and whether another "
+                f"process uses its member id; after the error it should {_rejoin(call)}"
+            )
+
+
+_CAUSES = {
+    "UNKNOWN_MEMBER_ID": "the coordinator does not have this member: it removed it (no heartbeat within the session timeout, "
+    "not back from a rebalance in time, LeaveGroup), or lost the group.",
+    "ILLEGAL_GENERATION": "the group formed another generation without this member.",
+    "FENCED_MEMBER_EPOCH": "the coordinator has fenced this member: it did not give up partitions within its rebalance timeout "
+    "(max.poll.interval.ms), or its epoch is not the one that the coordinator gave it.",
+    "STALE_MEMBER_EPOCH": "the member's epoch is an old one; its next heartbeat has the new one.",
+    "GROUP_ID_NOT_FOUND": "the coordinator no longer has the group, although this member was in it: the group was deleted, or "
+    "lost with its partition of __consumer_offsets.",
+}
+"""Why a coordinator answers so, by error."""
+
+
+def _reason(call: Call) -> str:
+    if call.error == GROUP_ID_NOT_FOUND:
+        return f"the coordinator no longer has group {call.group_id!r}, in which it had member epoch {call.generation}"
+    return f"it is not a member of group {call.group_id!r}"
+
+
+def _rejoin(call: Call) -> str:
+    """What a member must do after it was refused."""
+    if call.heartbeat:
+        return f"join again with member epoch 0{', or fail' if call.error == GROUP_ID_NOT_FOUND else ''}"
+    if call.error == UNKNOWN_MEMBER_ID:
+        return "send JoinGroup with an empty member id"
+    return "send JoinGroup"
+
+
+def _source(call: Call) -> str:
+    sources = {"consumer": "KIP-848", "share": "KIP-932", "streams": "KIP-1071"}
+    return sources.get(call.protocol, "Kafka's consumer protocol; Java: AbstractCoordinator")
+
+
+def _known_bug(call: Call, error: str) -> str:
+    if error == "GROUP_ID_NOT_FOUND" and "librdkafka" in call.conn.software:
+        return " librdkafka before 2.14.3 ignores this error (librdkafka#5485)."
+    return ""
 
 
 class FencedInstance(GroupDetector):
@@ -196,7 +318,8 @@ _REFUSALS = {
     ),
     "INVALID_GROUP_ID": ("the group id is empty or not allowed here", "set group.id"),
     "GROUP_ID_NOT_FOUND": (
-        "the group does not exist, or it is of another type (classic, consumer, share, streams)",
+        "there is no group with this id that the client could join: the id belongs to a group of another type (classic, "
+        "consumer, share, streams)",
         "give each type of group its own id, or delete the old group",
     ),
     "UNSUPPORTED_ASSIGNOR": (
@@ -214,7 +337,7 @@ _REFUSED = {facts.error_code(name): name for name in _REFUSALS}
 class GroupRefused(GroupDetector):
     id = "group-refused"
     severity = Severity.HIGH
-    title = "a group's coordinator refuses a client: session timeout, group size, assignor"
+    title = "a group's coordinator refuses a client: session timeout, group size, assignor, an invalid heartbeat"
     apis = GROUP_APIS | {FIND_COORDINATOR}
     wanted = Wanted.FAILED
 
@@ -226,7 +349,9 @@ class GroupRefused(GroupDetector):
                     self._refused(conn, exchange, group, error, "")
 
     def answered(self, call: Call) -> None:
-        if call.error in _REFUSED and not call.commits and not call.leaves:
+        if call.error == INVALID_REQUEST and call.heartbeat:
+            self._invalid(call)
+        elif call.error in _REFUSED and not call.commits and not call.leaves and not _lost_group(call):
             refusals = call.asked.get("session_timeout_ms", -1)
             asked = (
                 f"; it requests a session timeout of {refusals} ms"
@@ -248,3 +373,70 @@ class GroupRefused(GroupDetector):
             group=group,
             error=name,
         )
+
+    def _invalid(self, call: Call) -> None:
+        """A heartbeat whose fields the coordinator does not accept."""
+        fault = next(_faults(call, call.asked), None)
+        if fault is None:
+            return
+        self.report(
+            (call.group, INVALID_REQUEST, call.conn.identity, fault.what),
+            call.exchange,
+            f"{fault.rule}. The request is refused each time, so the client never becomes a member.",
+            fault.remedy,
+            seen=f"{call.conn.where} refuses {call.conn.who} in group {call.group_id!r}: INVALID_REQUEST to {call.api} "
+            f"v{call.exchange.api_version}; {fault.what}",
+            group=call.group_id,
+            error="INVALID_REQUEST",
+        )
+
+
+class _Fault(NamedTuple):
+    """What is wrong with a heartbeat: the field, the rule that it breaks, and what to do."""
+
+    what: str
+    rule: str
+    remedy: str
+
+
+_LIBRARY = "it is a fault of the client library: upgrade it"
+
+
+def _faults(call: Call, asked: Mapping[str, Any]) -> Iterator[_Fault]:
+    """What a coordinator does not accept in a heartbeat (GroupCoordinatorService of Apache Kafka), as far as the request shows it."""
+    epoch, instance = call.generation, call.instance_id
+    if call.protocol == "streams" and instance:
+        yield _Fault(
+            f"the request has group.instance.id {instance!r}",
+            "static members of streams groups (group.instance.id with group.protocol=streams) need brokers of Kafka 4.4 or "
+            "newer; older ones accept no instance id in StreamsGroupHeartbeat (KIP-1071)",
+            "upgrade the brokers to 4.4, or remove group.instance.id from the application's settings, or use "
+            "group.protocol=classic",
+        )
+    if not call.group_id:
+        yield _Fault("the group id is empty", "a group needs an id", "set group.id")
+    if instance == "":
+        yield _Fault("the instance id is empty", "an instance id is null or has characters", "remove group.instance.id or set it")
+    if asked.get("rack_id") == "":
+        yield _Fault("the rack id is empty", "a rack id is null or has characters", "remove client.rack or set it")
+    if not call.member_id and (epoch != 0 or call.protocol != "consumer" or call.exchange.api_version >= 1):
+        yield _Fault("the member id is empty", "the client makes its member id itself (KIP-1082)", _LIBRARY)
+    if epoch == -1 and (asked.get("topology") is not None or asked.get("subscribed_topic_names") is not None):
+        yield _Fault(
+            "it joins (with a subscription) and leaves (member epoch -1) at once",
+            "a member joins with epoch 0 and leaves with -1, without a subscription; Java clients mixed them up (KAFKA-19335)",
+            _LIBRARY,
+        )
+    if epoch < -2 or (epoch == -2 and instance is None):
+        yield _Fault(f"the member epoch is {epoch}", "members leave with -1, static members that come back with -2", _LIBRARY)
+    if epoch == 0 and asked.get("rebalance_timeout_ms", 0) == -1:
+        yield _Fault("it joins without a rebalance timeout", "the first heartbeat names rebalance_timeout_ms (KIP-848)", _LIBRARY)
+    owned = asked.get("topic_partitions", asked.get("active_tasks"))
+    if epoch == 0 and owned:
+        yield _Fault("it joins with partitions of its own", "a member that joins owns no partitions", _LIBRARY)
+    if epoch == 0 and call.protocol != "streams" and not _subscribes(asked):
+        yield _Fault("it joins without a subscription", "the first heartbeat names topics or a pattern (KIP-848)", _LIBRARY)
+
+
+def _subscribes(asked: Mapping[str, Any]) -> bool:
+    return asked.get("subscribed_topic_names") is not None or bool(asked.get("subscribed_topic_regex"))

@@ -1,16 +1,28 @@
-"""Messages that break the protocol: surplus bytes, forbidden nulls, ApiVersions fallbacks in no known form, undecodable frames."""
+"""Messages that break the protocol: surplus bytes, forbidden nulls, impossible values, undecodable frames, ApiVersions fallbacks in no
+known form.
+
+How bad that is depends on what came next: whether the peer went on, asked again, asked in an older version, or closed the connection.
+Of a frame that did harm, other layouts are tried (`other_layouts`): the one that fits is the cause.
+"""
 
 from __future__ import annotations
 
-from ....codec.codec import UNSUPPORTED_VERSION
-from ....codec.message_view import MessageView
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ....codec.codec import UNSUPPORTED_VERSION, is_request, is_response
 from ....codec.plan import API_VERSIONS
+from ....connection.connection import Opaque, expects_no_response
 from ....connection.exchange import Exchange, State
+from ....connection.plausible import LONGEST_THROTTLE_MS, Flaw, FlawKind
 from ....schema import facts
+from ....wire.frame import Direction
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import several
+from ...engine.formatting import SECOND, several, times
 from ...engine.traffic import ClientConnection
+from .other_layouts import LARGEST, OtherLayout, other_layout
 
 
 class MalformedApiVersionsFallback(Detector):
@@ -43,80 +55,285 @@ class MalformedApiVersionsFallback(Detector):
         )
 
 
-class SurplusBytes(Detector):
-    id = "surplus-bytes"
+_LAST = facts.api_key_set("LeaveGroup", "EndTxn", "OffsetCommit", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+"""Requests that a client may send right before it closes the connection."""
+_REPEATED = facts.api_key_set("Produce", "Fetch", "Heartbeat", "Metadata", "ShareFetch", "ListOffsets", "OffsetCommit") | _LAST
+"""Requests that a client sends again and again on one connection."""
+_BAD_REQUEST = facts.error_code_set("INVALID_REQUEST", "UNKNOWN_SERVER_ERROR", "CORRUPT_MESSAGE", "UNSUPPORTED_VERSION")
+_AT_ONCE_NS = 5 * SECOND
+MOST_BROKEN = 1000
+"""Most kinds of broken messages kept."""
+
+
+class _Message(NamedTuple):
+    """A kind of broken message. `client`, `broker`: "" once there are too many kinds."""
+
+    direction: Direction
+    api_key: int
+    api_version: int
+    client: tuple[str, str]
+    broker: str
+
+
+@dataclass(slots=True)
+class _Aftermath:
+    """What came after the messages of one kind. Of requests: `refused` with an error that fits, `closed` by the broker; of responses:
+    asked `again`, in an `older` version, `closed` by the client at once. `fine`: it went on as if nothing had been wrong."""
+
+    fine: int = 0
+    again: int = 0
+    older: int = 0
+    refused: int = 0
+    closed: int = 0
+    unanswered: int = 0
+    lossy: bool = False
+    said: tuple[str, str] = ("", "")
+    """The message, and what is broken in it."""
+    tried: bool = False
+    layout: OtherLayout | None = None
+
+    def severity(self, direction: Direction, least: Severity, enough: int) -> Severity:
+        """How bad it is. `enough`: how many requests that failed show that this is why."""
+        harm = self.again + self.older + self.refused + self.closed + self.unanswered
+        if direction is Direction.REQUEST:
+            if self.fine or self.lossy or harm < enough:
+                return Severity.INFO if self.fine else least
+            return Severity.HIGH if self.closed else Severity.MEDIUM
+        if self.lossy or not harm:
+            return least
+        return Severity.HIGH if (self.again or self.closed) and not self.fine else Severity.MEDIUM
+
+    def text(self, direction: Direction) -> str:
+        """The worst that happened."""
+        if direction is Direction.REQUEST:
+            happened = [
+                (self.closed, "the broker closed the connection instead of answering"),
+                (self.unanswered, "it got no answer"),
+                (self.refused, "the broker refused it"),
+            ]
+        else:
+            happened = [
+                (self.closed, "the client then closed the connection"),
+                (self.again, "the client then asked the same again"),
+                (self.older, "the client then asked in an older version"),
+            ]
+        return "".join(f"; {what} ({times(count)})" for count, what in happened if count)
+
+
+class _Broken(NamedTuple):
+    """A message that is broken in the way that a detector looks for. `text`: completes "Metadata v9 response of broker 1 ..."."""
+
+    direction: Direction
+    text: str
+    about: dict[str, object]
+
+
+class _BrokenMessage(Detector):
+    """A detector of messages that are broken in one way: override `broken`."""
+
     severity = Severity.LOW
-    title = "a message is followed by extra bytes"
     wanted = Wanted.FAILED
+    explains: ClassVar[tuple[str, ...]] = (
+        "closed-on-first-request",
+        "closed-without-answer",
+        "unanswered-request",
+        "connection-churn",
+        "client-gives-up",
+        "request-before-authentication",
+    )
+    consequence: ClassVar[str]
+    ENOUGH: ClassVar[int] = 2
+    """Requests that failed; a single one may have met the end of its connection by chance."""
+
+    def setup(self) -> None:
+        self._after: BoundedDict[_Message, _Aftermath] = BoundedDict(MOST_BROKEN)
+        # By connection: the last broken message whose aftermath is not known yet, and its exchange.
+        self._open: BoundedDict[int, tuple[_Message, Exchange]] = BoundedDict(MOST_BROKEN)
+        # API and version of broken requests that a broker accepted.
+        self._accepted: BoundedDict[tuple[int, int], None] = BoundedDict(MOST_BROKEN)
+
+    def broken(self, exchange: Exchange) -> list[_Broken]:
+        """What is broken in an exchange."""
+        raise NotImplementedError
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for side, surplus, sender in zip(
-            ("request", "response"), exchange.surplus, (exchange.client, exchange.broker), strict=True
-        ):
-            if not surplus or (exchange.api_key == API_VERSIONS and exchange.error == UNSUPPORTED_VERSION):
-                continue
-            name = f"{exchange.api} v{exchange.api_version} {side}"
-            # librdkafka 2.16 does this with Metadata v13: brokers take it, nothing fails.
-            harmless = side == "request" and exchange.response is not None and not exchange.error
-            self.report(
-                (side, exchange.api_key, exchange.api_version),
-                exchange,
-                f"the layout of {name} ends before the frame does: the sender writes a different version than it "
-                "declares, or has a bug. Java clients ignore the rest, strict clients fail.",
-                "look at the frame's last bytes, and try another version of the sender's software",
-                severity=Severity.INFO if harmless else Severity.LOW,
-                seen=f"{several(surplus, 'extra byte')} after the end of a {name} from {sender}",
-                side=side,
+        if conn.number in self._open:
+            self._follow(conn, exchange)
+        for each in self.broken(exchange):
+            self._note(conn, exchange, each)
+
+    def _note(self, conn: ClientConnection, exchange: Exchange, broken: _Broken) -> None:
+        who = conn.client_host, conn.client_id or ""
+        key = _Message(broken.direction, exchange.api_key, exchange.api_version, who, conn.broker)
+        if key not in self._found and len(self._found) >= MOST_BROKEN:
+            key = key._replace(client=("", ""), broker="")
+        after = self._after.of(key, _Aftermath)
+        after.lossy = after.lossy or bool(conn.lost)
+        answers = broken.direction is Direction.RESPONSE
+        sender = conn.where if answers else conn.who
+        name = f"{exchange.api} v{exchange.api_version} {'response' if answers else 'request'}"
+        seen = f"{name} of {sender} {broken.text}"
+        self.report(key, exchange, "", "", seen=seen, side="response" if answers else "request").about.update(broken.about)
+        after.said = after.said if after.said[0] else (f"{name} of {sender}", broken.text)
+        if answers and exchange.error:
+            after.fine += 1  # the error decides what the client does next
+        elif answers:
+            self._open[conn.number] = key, exchange
+            conn.failing = True  # to get the next exchange of the connection too, if it succeeds
+        elif exchange.state is State.PAIRED:
+            error = exchange.error
+            if not error:
+                self._accepted[key.api_key, key.api_version] = None
+            after.refused += error in _BAD_REQUEST
+        elif exchange.state is State.NO_RESPONSE and not expects_no_response(exchange):
+            self._open[conn.number] = key, exchange
+
+    def _follow(self, conn: ClientConnection, exchange: Exchange) -> None:
+        """A later exchange of the connection."""
+        key, before = self._open[conn.number]
+        if key.direction is Direction.REQUEST:
+            return
+        if (exchange.request_time_ns or 0) < (before.response_time_ns or 0):
+            conn.failing = True
+            return  # it was on its way already
+        del self._open[conn.number]
+        after = self._after.get(key)
+        if after is None:
+            return
+        if exchange.api_key != key.api_key or exchange.api_version > before.api_version:
+            after.fine += 1
+        elif exchange.api_version < before.api_version:
+            after.older += 1
+        elif key.api_key in _REPEATED:
+            after.fine += 1
+        else:
+            after.again += 1
+
+    def closed(self, conn: ClientConnection) -> None:
+        key, before = self._open.pop(conn.number, (None, None))
+        after = self._after.get(key) if key is not None else None
+        if key is None or before is None or after is None or not conn.how:
+            return
+        if key.direction is Direction.REQUEST:
+            at_once = (conn.closed_ns or 0) - (before.request_time_ns or 0) <= _AT_ONCE_NS
+            after.closed += conn.by != "client" and at_once
+            after.unanswered += not at_once
+        elif conn.by != "broker" and key.api_key not in _LAST:
+            after.closed += (conn.closed_ns or 0) - (before.response_time_ns or 0) <= _AT_ONCE_NS
+
+    def finish(self, now_ns: int) -> None:
+        for key, finding in self._found.items():
+            after = self._after.get(key) if isinstance(key, _Message) else None
+            if isinstance(key, _Message) and after is not None:
+                self._judge(key, after, finding)
+
+    def _judge(self, key: _Message, after: _Aftermath, finding: Finding) -> None:
+        if key.direction is Direction.REQUEST:
+            after.fine = (key.api_key, key.api_version) in self._accepted
+        finding.severity = after.severity(key.direction, self.severity, self.ENOUGH)
+        harmful = finding.severity.rank > self.severity.rank
+        finding.explains = self.explains if harmful else ()
+        if not after.tried and finding.severity is not Severity.INFO:
+            after.tried = True
+            tried = (other_layout(exchange, key.direction) for exchange in finding.exchanges)
+            after.layout = next((layout for layout in tried if layout is not None), None)
+        layout, answers = after.layout, key.direction is Direction.RESPONSE
+        (message, flaw), then = after.said, after.text(key.direction) if finding.severity is not Severity.INFO else ""
+        who = "the broker (or the product or proxy that answers in its place)" if answers else "the client library"
+        if layout is not None:
+            finding.about["decodes"] = layout.text
+            finding.seen = f"{message} has a wrong layout: it decodes exactly {layout.text}; read by its version, it {flaw}{then}"
+            finding.why = f"{layout.rule}. {self.consequence}"
+            finding.remedy = f"report it to the developers of {who}: the layout of its {key.direction.name.lower()} is wrong; or use another version of it"
+        else:
+            finding.seen = f"{message} {flaw}{then}"
+            finding.why = self.consequence
+            finding.remedy = (
+                f"report it to the developers of {who}, with the frame's bytes; or use another version of it. No other version or header "
+                "fits these bytes"
+                if after.tried
+                else f"nothing, or report it to the developers of {who}"
             )
 
 
-class ForbiddenNull(Detector):
+def _flaws(exchange: Exchange, kind: FlawKind) -> list[tuple[Direction, Flaw]]:
+    """The flaws of this kind of an exchange."""
+    found = [(direction, exchange.flaw(direction)) for direction in Direction]
+    return [(direction, flaw) for direction, flaw in found if flaw is not None and flaw.kind is kind]
+
+
+class SurplusBytes(_BrokenMessage):
+    id = "surplus-bytes"
+    title = "a message is followed by extra bytes"
+    consequence = (
+        "The layout of its version ends before the frame does. Java clients ignore the rest, strict clients fail; and if the fields before "
+        "it are shifted, all of them are wrong. No other finding is drawn from such a response."
+    )
+
+    def broken(self, exchange: Exchange) -> list[_Broken]:
+        # librdkafka 2.16 does this with Metadata v13 requests: brokers take it, nothing fails.
+        return [
+            _Broken(direction, f"has {several(flaw.value, 'extra byte')} after its end", {"surplus": flaw.value})
+            for direction, flaw in _flaws(exchange, FlawKind.SURPLUS)
+        ]
+
+
+class ForbiddenNull(_BrokenMessage):
     id = "forbidden-null"
-    severity = Severity.LOW
     title = "a field is null in a version that does not allow it"
+    consequence = (
+        "This version does not allow null there. Java clients and brokers refuse the whole message with a schema error; others read it as "
+        "empty. No other finding is drawn from such a response."
+    )
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        asked, answered = exchange.request_view, exchange.response_view
-        if asked is not None and not asked.known_sound:
-            self._look(conn, exchange, asked, exchange.client)
-        if answered is not None and not answered.known_sound:
-            self._look(conn, exchange, answered, exchange.broker)
-
-    def _look(self, conn: ClientConnection, exchange: Exchange, message: MessageView, sender: str) -> None:
-        path = next(message.forbidden_nulls(), None)
-        if path is None:
-            return
-        name = f"{exchange.api} v{message.api_version} {message.plan.kind}"
-        self.report(
-            (message.plan.kind, exchange.api_key, message.api_version),
-            exchange,
-            f"this version does not allow null there. Java clients refuse the whole {message.plan.kind} "
-            "with a schema error; others read it as empty.",
-            "report it to the developers of the sender",
-            seen=f"{path} is null in a {name} from {sender}",
-            api=exchange.api,
-            api_version=message.api_version,
-            field=path,
-            facts=conn.facts,
-        )
+    def broken(self, exchange: Exchange) -> list[_Broken]:
+        return [
+            _Broken(direction, f"has a null in {flaw.path}", {"field": flaw.path})
+            for direction, flaw in _flaws(exchange, FlawKind.NULL)
+        ]
 
 
-class Undecodable(Detector):
+class ImpossibleValue(_BrokenMessage):
+    id = "impossible-value"
+    title = "a field of a response has a value that cannot be: a throttle time over a day or below 0, a port over 65535"
+    consequence = (
+        f"A throttle time is at most {LONGEST_THROTTLE_MS // 3_600_000} h and a port at most 65535. The sender writes another layout than that "
+        "of the version, or its number is wrong. No other finding is drawn from such a response."
+    )
+
+    def broken(self, exchange: Exchange) -> list[_Broken]:
+        return [
+            _Broken(direction, f"has {flaw.value} in {flaw.path}", {"field": flaw.path, "value": flaw.value})
+            for direction, flaw in _flaws(exchange, FlawKind.VALUE)
+        ]
+
+
+class Undecodable(_BrokenMessage):
     id = "undecodable-frame"
-    severity = Severity.LOW
     title = "frames cannot be decoded: an unknown API or version, or bytes that violate the protocol"
-    wanted = Wanted.FAILED
+    ENOUGH = 1
+    consequence = (
+        "The bytes do not match the definition of this version: the sender has a bug, or writes a different version than it declares, or the "
+        "capture is damaged."
+    )
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        reason = exchange.undecoded if exchange.state is not State.ORPHAN else None
-        if reason is None:
-            return
-        newest = self._newest(exchange.api_key)
-        unknown = newest is None or exchange.api_version > newest
-        finding = self._report((exchange.api_key, exchange.api_version, unknown), conn, exchange, reason, newest)
-        if unknown:
-            # A newer API or version is not a fault; the broker may well know it.
-            finding.severity = Severity.INFO
+        if exchange.state is not State.ORPHAN and exchange.undecoded is not None:
+            newest = self._newest(exchange.api_key)
+            if newest is None or exchange.api_version > newest:
+                self._unknown(conn, exchange, newest)
+                return
+        super().done(conn, exchange)
+
+    def broken(self, exchange: Exchange) -> list[_Broken]:
+        if exchange.state is State.ORPHAN:
+            return []
+        found = [(direction, exchange.fault(direction)) for direction in Direction]
+        return [
+            _Broken(direction, f"cannot be decoded: {fault}", {"reason": str(fault)})
+            for direction, fault in found
+            if fault is not None
+        ]
 
     @staticmethod
     def _newest(api_key: int) -> int | None:
@@ -125,30 +342,73 @@ class Undecodable(Detector):
         except KeyError:
             return None
 
-    def _report(
-        self, key: object, conn: ClientConnection, exchange: Exchange, reason: str, newest: int | None
-    ) -> Finding:
+    def _unknown(self, conn: ClientConnection, exchange: Exchange, newest: int | None) -> None:
+        """A newer API or version is not a fault; the broker may well know it."""
         if newest is None:
             seen = f"{conn.who} and {conn.where} use API key {exchange.api_key} v{exchange.api_version}, which is unknown to this version of Barnabas"
-        elif exchange.api_version > newest:
+        else:
             seen = f"{conn.who} and {conn.where} use {exchange.api} v{exchange.api_version}; the newest known to this version of Barnabas is v{newest}"
-        else:
-            seen = f"{exchange.api} v{exchange.api_version} between {conn.who} and {conn.where} cannot be decoded: {reason}"
-        if newest is None or exchange.api_version > newest:
-            why = "the bytes are passed on unchanged but not decoded, and no other finding can cover them."
-            remedy = (
-                "if a newer Kafka has it, import its message definitions with `barnabas schema import`; some clients "
-                "and vendors have their own keys"
-            )
-        else:
-            why = (
-                "the bytes do not match the definition of this version: the sender has a bug, or writes a different "
-                "version than it declares, or the capture is damaged."
-            )
-            remedy = (
-                "look at the frame's bytes where decoding stopped; if Kafka itself can read them, report it with the "
-                "capture"
-            )
-        return self.report(
-            key, exchange, why, remedy, seen=seen, api_key=exchange.api_key, newest_known=newest, reason=reason
+        finding = self.report(
+            (exchange.api_key, exchange.api_version),
+            exchange,
+            "the bytes are passed on unchanged but not decoded, and no other finding can cover them.",
+            "if a newer Kafka has it, import its message definitions with `barnabas schema import`; some clients and vendors have their "
+            "own keys",
+            severity=Severity.INFO,
+            seen=seen,
+            api_key=exchange.api_key,
+            newest_known=newest,
+            reason=exchange.undecoded,
         )
+        finding.explains = ()
+
+
+class WrongFrameSize(Detector):
+    id = "wrong-frame-size"
+    severity = Severity.HIGH
+    title = "the size in front of a message is larger than the message, so that its receiver waits for the rest"
+    wanted = Wanted.FAILED
+    explains = ("unanswered-request", "closed-without-answer", "closed-on-first-request", "connection-churn")
+
+    def setup(self) -> None:
+        # By connection: the request that was waiting when it ended.
+        self._waiting: BoundedDict[int, Exchange] = BoundedDict(1024)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is State.NO_RESPONSE:
+            self._waiting.setdefault(conn.number, exchange)
+        else:
+            self._waiting.pop(conn.number, None)
+
+    def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
+        waiting = self._waiting.get(conn.number)
+        if "ended inside" not in opaque.reason or conn.lost or len(opaque.data) > LARGEST:
+            return
+        size, frame = int.from_bytes(opaque.data[:4], "big"), opaque.data[4:]
+        if opaque.direction is Direction.REQUEST:
+            if not is_request(frame):
+                return
+            name, sender = f"{facts.api_name(int.from_bytes(frame[:2], 'big'))} v{int.from_bytes(frame[2:4], 'big')} request", conn.who
+        elif waiting is not None and frame[:4] == waiting.correlation_id.to_bytes(4, "big", signed=True):
+            if not is_response(frame, waiting.api_key, waiting.api_version):
+                return
+            name, sender = f"{waiting.api} v{waiting.api_version} response", conn.where
+        else:
+            return
+        who = "the client library" if opaque.direction is Direction.REQUEST else "the broker (or the product or proxy in its place)"
+        finding = self.report(
+            (opaque.direction, name, conn.client_host, conn.broker),
+            waiting,
+            "the size counts what follows it, and not its own 4 bytes. The receiver waits for bytes that never come, until a timeout.",
+            f"report it to the developers of {who}: the size must be {len(frame)}",
+            time_ns=opaque.time_ns,
+            size=size,
+            facts=conn.facts,
+        )
+        finding.seen = (
+            f"{name} of {sender} announces {size} bytes, and the {len(frame)} that came are all of it"
+            f"{': the size counts itself' if size == len(frame) + 4 else ''} ({times(finding.count)})"
+        )
+
+    def closed(self, conn: ClientConnection) -> None:
+        self._waiting.pop(conn.number, None)

@@ -11,8 +11,10 @@ from ....schema.facts import error_code, error_name
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
-from ...engine.traffic import ClientConnection
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader
+from ...engine.traffic import ClientConnection, Traffic
+from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader, said
+from ...models.sent_batches import NO_ANSWER, SentBatches
+from .sequence_causes import PERHAPS_SHARED, UNSEEN, SequenceCause, cause_of, late, shared
 
 _PARTITIONS = 10_000
 _MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
@@ -32,30 +34,21 @@ def _idempotent(
 @dataclass(slots=True)
 class _Sequence:
     """What one producer id has sent to one partition. `gaps`: what was expected, by the sequence that came instead;
-    `refused`: when, by the sequence that was out of order."""
+    `refused`: when, by the sequence that was out of order; `dropped`: the sequence that the client seems to have given up, -1 for none."""
 
     epoch: int = -1
     expected: int | None = None
     gaps: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
     refused: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
+    dropped: int = -1
 
 
 class OutOfOrder(ProduceDetector):
     id = "out-of-order-sequence"
     severity = Severity.HIGH
     title = "a producer's batch arrives out of sequence (OUT_OF_ORDER_SEQUENCE_NUMBER)"
-    why = (
-        "Brokers keep the last sequence number of each producer id and partition, so that no batch is written twice "
-        "or skipped (KIP-98). When a batch fails, those in flight after it are refused with this error and sent "
-        "again: that is normal. A skipped sequence number means that records were given up or lost."
-    )
-    remedy = (
-        "if it does not recover: look for batches that timed out before (delivery.timeout.ms, message.timeout.ms), "
-        "for a log that was truncated (unclean.leader.election.enable), and upgrade the client. Java clients of 2.5 "
-        "and newer get a new epoch and continue (KIP-360); librdkafka fails with a fatal error when records are lost "
-        "(enable.gapless.guarantee)"
-    )
     apis = frozenset({PRODUCE})
+    explains = ("producer-id-not-renewed",)
 
     RESENT_NS = 10 * SECOND
     """After a failed batch, those behind it are refused too and resent at once; after this time they are not."""
@@ -63,6 +56,11 @@ class OutOfOrder(ProduceDetector):
 
     def setup(self) -> None:
         self._sequences: LruDict[_Key, _Sequence] = LruDict(_PARTITIONS)
+        self._causes: dict[object, SequenceCause] = {}  # by finding
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sent = traffic.model(SentBatches)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         for key, _, batch in _idempotent(conn, self.produce, exchange):
@@ -81,6 +79,8 @@ class OutOfOrder(ProduceDetector):
             elif (sequence - expected) & _MASK < _MASK // 2:
                 known.gaps[sequence] = expected
                 known.expected = behind
+            elif sequence == known.dropped:
+                self._sent_after_all(conn, batch, known)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
@@ -88,24 +88,27 @@ class OutOfOrder(ProduceDetector):
         results = self.produce.results(exchange)
         if not self._found and not any(r.error == self._CODE for r in results):
             return
-        codes = {(r.topic, r.partition): r.error for r in results}
+        answers = {(r.topic, r.partition): r for r in results}
         for key, part, batch in _idempotent(conn, self.produce, exchange):
             known = self._sequences.of(key, _Sequence)
-            code = codes.get((part.topic, part.partition))
-            if code == self._CODE:
-                self._refused(conn, exchange, part, batch, known)
-            elif code == 0 and known.refused.pop(batch.base_sequence, 0):
+            result = answers.get((part.topic, part.partition))
+            if result is None:
+                continue
+            if result.error == self._CODE:
+                self._refused(conn, exchange, part, batch, known, result.text)
+            elif result.error == 0 and known.refused.pop(batch.base_sequence, 0):
                 finding = self._found.get((conn.identity, batch.producer_id))
                 if finding is not None:
                     finding.about["recovered"] += 1
 
     def _refused(
-        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, known: _Sequence
+        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, known: _Sequence, text: str
     ) -> None:
         expected = known.gaps.get(batch.base_sequence)
         known.refused[batch.base_sequence] = exchange.response_time_ns or 0
+        key = conn.identity, batch.producer_id
         finding = self.report(
-            (conn.identity, batch.producer_id),
+            key,
             exchange,
             topic=part.topic,
             partition=part.partition,
@@ -114,19 +117,62 @@ class OutOfOrder(ProduceDetector):
             producer_epoch=batch.producer_epoch,
             sequence=batch.base_sequence,
             expected=None,
+            cause="",
             recovered=0,
             bumped=0,
         )
-        if expected is not None and finding.about["expected"] is None:
-            finding.about |= {"sequence": batch.base_sequence, "expected": expected}
+        before = self._causes.get(key)
+        if before is None or not before.sure:
+            cause = self._cause(conn, exchange, part, batch, expected)
+            if before is None or cause.sure:
+                if cause.dropped >= 0:
+                    known.dropped = cause.dropped
+                cause = cause._replace(seen=cause.seen + said(text))
+                finding.about |= {
+                    "topic": part.topic,
+                    "partition": part.partition,
+                    "producer_epoch": batch.producer_epoch,
+                    "sequence": batch.base_sequence,
+                    "expected": expected,
+                }
+                self._adopt(key, finding, cause)
+        self._tell(conn, key, finding)
+
+    def _cause(
+        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, expected: int | None
+    ) -> SequenceCause:
+        history = self._sent.history(conn, batch, part.topic, part.partition)
+        sent = history.of(exchange)
+        if sent is None:
+            return UNSEEN
+        cause = cause_of(history, sent, expected)
+        if cause.kind in PERHAPS_SHARED:
+            other = self._sent.sharing(conn, batch, part.topic, part.partition)
+            if other is not None:
+                return shared(other)
+        return cause
+
+    def _adopt(self, key: object, finding: Finding, cause: SequenceCause) -> None:
+        self._causes[key] = cause
+        finding.about["cause"] = str(cause.kind)
+        finding.why, finding.remedy, finding.explains = cause.why, cause.remedy, (*self.explains, *cause.explains)
+
+    def _tell(self, conn: ClientConnection, key: object, finding: Finding) -> None:
+        about = finding.about
         finding.seen = (
-            f"{conn.where} refuses batches of {conn.who} for {part.at} with OUT_OF_ORDER_SEQUENCE_NUMBER "
-            f"({times(finding.count)}; producer id {batch.producer_id}, epoch {batch.producer_epoch}): "
+            f"{conn.where} refuses batches of {conn.who} for {about['topic']}-{about['partition']} with "
+            f"OUT_OF_ORDER_SEQUENCE_NUMBER ({times(finding.count)}; producer id {about['producer_id']}, epoch "
+            f"{about['producer_epoch']}): {self._causes[key].seen}"
         )
-        if finding.about["expected"] is not None:
-            finding.seen += f"sequence {finding.about['sequence']} arrived, but {finding.about['expected']} was expected"
-        else:
-            finding.seen += "no sequence was skipped; a batch before it failed, or it was resent too late"
+
+    def _sent_after_all(self, conn: ClientConnection, batch: Batch, known: _Sequence) -> None:
+        """The client sends a batch that it seemed to have dropped."""
+        key = conn.identity, batch.producer_id
+        finding, cause = self._found.get(key), self._causes.get(key)
+        if finding is not None and cause is not None and cause.dropped == known.dropped:
+            self._adopt(key, finding, late(known.dropped))
+            self._tell(conn, key, finding)
+        known.dropped = -1
 
     def _bumped(self, conn: ClientConnection, key: _Key, known: _Sequence) -> None:
         finding = self._found.get((conn.identity, key[1]))
@@ -142,6 +188,8 @@ class OutOfOrder(ProduceDetector):
             for when in known.refused.values():
                 severity = Severity.HIGH if now_ns - when >= self.RESENT_NS else Severity.MEDIUM
                 at = identity, producer_id
+                if at in self._causes and self._causes[at].sure:
+                    severity = Severity.HIGH
                 worst[at] = max(worst.get(at, severity), severity, key=lambda s: s.rank)
         for key, finding in self._found.items():
             about = finding.about
@@ -154,20 +202,27 @@ class DuplicateSends(ProduceDetector):
     id = "duplicate-sends"
     severity = Severity.LOW
     title = "a producer resends a batch that was already acknowledged (DUPLICATE_SEQUENCE_NUMBER)"
-    why = (
-        "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it "
-        "were new; it refuses an older one. The records are written once, but bytes and time are spent twice, and a "
-        "client that loses track of acknowledgements has a bug."
-    )
-    remedy = (
-        "upgrade the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than "
-        "the broker's response time, so that the client gives up too early"
-    )
     apis = frozenset({PRODUCE})
 
+    _ACKNOWLEDGED = (
+        "A broker remembers the last five batches of a producer id and partition and answers a repeated one as if it were new; it refuses "
+        "an older one. The records are written once, but bytes and time are spent twice, and a client that loses track of "
+        "acknowledgements has a bug.",
+        "upgrade the client library; check whether request.timeout.ms (librdkafka: socket.timeout.ms) is shorter than the broker's "
+        "response time, so that the client gives up too early",
+    )
+    _AFTER_LOSS = (
+        "The first request got no answer, but its records were written: the broker recognises the batch when it is sent again, and nothing "
+        "is written twice. This is what idempotence is for.",
+        "nothing, if it is rare: clients take this answer as success. Otherwise find out why requests get no answer",
+    )
     REMEMBERED = 32
     """Batches of a partition; brokers remember 5."""
     _CODE = error_code("DUPLICATE_SEQUENCE_NUMBER")
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sent = traffic.model(SentBatches)
 
     def setup(self) -> None:
         # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
@@ -193,10 +248,15 @@ class DuplicateSends(ProduceDetector):
                 taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
                 taken.append((conn.number, batch.producer_epoch, batch.base_sequence))
             elif code == self._CODE:
-                finding = self._report((conn.identity, "answer"), conn, exchange, part, batch, code)
+                earlier = self._sent.history(conn, batch, part.topic, part.partition).batches
+                lost = any(b.sequence == batch.base_sequence and b.code == NO_ANSWER for b in earlier)
+                finding = self._report((conn.identity, "lost" if lost else "answer"), conn, exchange, part, batch, code)
+                if lost:
+                    finding.severity, finding.why, finding.remedy = Severity.INFO, *self._AFTER_LOSS
                 finding.seen = (
                     f"{conn.where} answers batches of {conn.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
                     f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
+                    + ("; they had been sent before and got no answer" if lost else "")
                 )
 
     def _report(
@@ -211,6 +271,7 @@ class DuplicateSends(ProduceDetector):
         return self.report(
             key,
             exchange,
+            *self._ACKNOWLEDGED,
             topic=part.topic,
             partition=part.partition,
             error=error_name(code) if code else None,

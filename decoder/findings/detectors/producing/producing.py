@@ -12,9 +12,10 @@ from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, size, some, times
 from ...engine.traffic import ClientConnection
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector
+from ...models.produce import PRODUCE, PartitionProduceData, PartitionProduceResponse, ProduceDetector, said
 from ..security.authorization import DENIED
 from . import retries
+from .refused_batches import Shown, shown
 
 _LISTED = 20
 """Client ids and topics that a finding about acks names."""
@@ -134,6 +135,8 @@ class TooLarge(ProduceDetector):
 
     CODES = error_code_set("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
     TOPICS = 1000
+    DEFAULT = 1_048_588
+    """message.max.bytes of Apache Kafka unless it is set."""
 
     def setup(self) -> None:
         self._taken: LruDict[str, int] = LruDict(self.TOPICS)  # by topic: the largest batch that was accepted
@@ -152,9 +155,11 @@ class TooLarge(ProduceDetector):
                 if part.size > self._taken.of(part.topic, int):
                     self._taken[part.topic] = part.size
             elif result.error in self.CODES:
-                self._refused(conn, exchange, part, result.error)
+                self._refused(conn, exchange, part, result)
 
-    def _refused(self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, error: int) -> None:
+    def _refused(
+        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, result: PartitionProduceResponse
+    ) -> None:
         # A client that gets this for several records splits the batch and sends the halves; one alone is lost.
         alone = part.batch is None or part.batch.announced <= 1
         finding = self.report(
@@ -163,7 +168,8 @@ class TooLarge(ProduceDetector):
             severity=Severity.MEDIUM,
             topic=part.topic,
             partition=part.partition,
-            error=error_name(error),
+            error=error_name(result.error),
+            text=result.text,
             refused_bytes=part.size,
             smallest_refused_bytes=part.size,
             largest_taken_bytes=None,
@@ -174,12 +180,18 @@ class TooLarge(ProduceDetector):
         about["largest_taken_bytes"] = self._taken.get(part.topic)
         if alone:
             finding.severity = Severity.HIGH
-        taken = about["largest_taken_bytes"]
+        taken, smallest = about["largest_taken_bytes"], about["smallest_refused_bytes"]
         finding.seen = (
-            f"{conn.where} refuses batches of {conn.who} for {part.at} with {error_name(error)} ({times(finding.count)}): "
+            f"{conn.where} refuses batches of {conn.who} for {part.at} with {error_name(result.error)} ({times(finding.count)}): "
             f"the largest has {size(about['refused_bytes'])}"
             + (f", up to {size(taken)} were accepted" if taken else "")
             + (", and it is a single record" if alone else "")
+            + (
+                f"; the smallest has {size(smallest)}, less than Kafka's own limit: the topic or the product allows less"
+                if smallest < self.DEFAULT
+                else ""
+            )
+            + said(about["text"])
         )
 
 
@@ -301,18 +313,25 @@ class Refused(ProduceDetector):
     PLACES = 100
     """Most partitions named for one client and error."""
 
+    def setup(self) -> None:
+        self._shown: dict[object, Shown | None] = {}  # by finding
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for result in self.produce.results(exchange):
             code = result.error
             if not code or code in ELSEWHERE or code in retries.LEADER_ERRORS:
                 continue
+            key = conn.identity, code
+            if key not in self._shown:
+                self._shown[key] = self._look(exchange, result)
+            reason = self._shown[key]
             fact = facts.errors().get(code)
             refusal = REFUSALS.get(code) or (_PASSING if fact is not None and fact.retriable else _OTHER)
             finding = self.report(
-                (conn.identity, code),
+                key,
                 exchange,
-                refusal.why,
-                refusal.remedy,
+                (reason.why if reason is not None else "") or refusal.why,
+                (reason.remedy if reason is not None else "") or refusal.remedy,
                 severity=refusal.severity,
                 topic=result.topic,
                 partition=result.partition,
@@ -325,6 +344,14 @@ class Refused(ProduceDetector):
                 places.append(place)
             finding.seen = (
                 f"{conn.where} answers Produce v{exchange.api_version} of {conn.who} with {error_name(code)} "
-                f"{times(finding.count)}, for {some(places)}"
-                + (f": {finding.about['text']!r}" if finding.about["text"] else "")
+                f"{times(finding.count)}, for {some(places)}{said(finding.about['text'])}"
+                + (f"; {reason.seen}" if reason is not None else "")
             )
+
+    def _look(self, exchange: Exchange, result: PartitionProduceResponse) -> Shown | None:
+        sent = self.produce.sent(exchange)
+        if sent is None:
+            return None
+        place = result.topic, result.partition
+        part = next((p for p in sent.parts if (p.topic, p.partition) == place), None)
+        return shown(result.error, exchange, sent, part, result.text) if part is not None else None

@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange, State
-from ....schema import facts
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import SECOND, duration, times
-from ...engine.traffic import ClientConnection
-from ...models.produce import PRODUCE, ProduceDetector
-
-INIT_PRODUCER_ID = facts.api_key("InitProducerId")
-ADD_PARTITIONS = facts.api_key("AddPartitionsToTxn")
-ADD_OFFSETS = facts.api_key("AddOffsetsToTxn")
-END_TXN = facts.api_key("EndTxn")
-TRANSACTIONAL = frozenset(
-    {PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, facts.api_key("TxnOffsetCommit")}
+from ...engine.formatting import SECOND, duration, some, times
+from ...engine.traffic import ClientConnection, Traffic
+from ...models.produce import PRODUCE, ProduceDetector, said
+from ...models.transactions import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    END_TXN,
+    IMPLICIT,
+    INIT_PRODUCER_ID,
+    TRANSACTIONAL,
+    ProducerTransaction,
+    ProducerTransactions,
+    transactional_id,
 )
-"""The APIs of a transactional producer."""
 
 _IDS = 5000
-_ID_FIELDS = ("transactional_id", "v3_and_below_transactional_id")
-
-
-def transactional_id(exchange: Exchange) -> str | None:
-    """The transactional id that a request names; None without one (and for what brokers send each other)."""
-    message = exchange.request_view
-    if message is None:
-        return None
-    for place, field in enumerate(message.plan.root.fields):
-        if field.name in _ID_FIELDS:
-            name: str | None = message.values[place]
-            return name
-    return None
 
 
 @dataclass(slots=True)
@@ -233,6 +221,15 @@ class ConcurrentTransactions(ProduceDetector):
         )
 
 
+class _Refusal(NamedTuple):
+    """What a refused request of a transaction means. `seen`: what the capture shows of it, after a semicolon, or ""."""
+
+    severity: Severity
+    seen: str
+    why: str
+    remedy: str
+
+
 class TransactionState(ProduceDetector):
     id = "transaction-refused"
     severity = Severity.HIGH
@@ -240,50 +237,111 @@ class TransactionState(ProduceDetector):
     apis = TRANSACTIONAL
     wanted = Wanted.FAILED
 
-    _MEANS: ClassVar[dict[int, tuple[Severity, str, str]]] = {
-        error_code("INVALID_TXN_STATE"): (
+    _MEANS: ClassVar[dict[int, _Refusal]] = {
+        error_code("INVALID_TXN_STATE"): _Refusal(
             Severity.HIGH,
-            "The transaction is not in the state that the request needs: a batch for a partition that was not added "
-            "to it (brokers have checked this since KIP-890), or a commit of a transaction that is already aborted.",
-            "upgrade the client; after a failed transaction, call abort_transaction before begin_transaction; do not "
-            "share a transactional producer between threads without synchronization",
+            "",
+            "The transaction is not in the state that the request needs: a batch for a partition that was not added to it (brokers have "
+            "checked this since KIP-890), or a commit of a transaction that is already aborted.",
+            "upgrade the client; after a failed transaction, call abort_transaction before begin_transaction; do not share a transactional "
+            "producer between threads without synchronization",
         ),
-        error_code("TRANSACTION_ABORTABLE"): (
+        error_code("TRANSACTION_ABORTABLE"): _Refusal(
             Severity.MEDIUM,
+            "",
             "The transaction can no longer be committed, but it can be aborted and started again (KIP-890).",
             "call abort_transaction and repeat the work; if this happens often, find out what fails before it",
         ),
-        error_code("INVALID_TRANSACTION_TIMEOUT"): (
+        error_code("INVALID_TRANSACTION_TIMEOUT"): _Refusal(
             Severity.HIGH,
+            "",
             "transaction.timeout.ms of the producer is longer than transaction.max.timeout.ms of the brokers (15 min).",
-            "lower transaction.timeout.ms (Flink's Kafka sink asks for 1 h by default), or raise "
-            "transaction.max.timeout.ms on the brokers",
+            "lower transaction.timeout.ms (Flink's Kafka sink asks for 1 h by default), or raise transaction.max.timeout.ms on the brokers",
         ),
     }
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._transactions = traffic.model(ProducerTransactions)
+
+    def setup(self) -> None:
+        self._refusals: dict[object, _Refusal] = {}  # by finding
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
         code = self.error_of(exchange, self._MEANS)
-        meaning = self._MEANS.get(code) if code else None
-        if meaning is None:
+        if code not in self._MEANS:
             return
-        severity, why, remedy = meaning
         name = transactional_id(exchange)
+        key = name or conn.identity, code
+        if key not in self._refusals:
+            self._refusals[key] = self._judged(exchange, code, self._transactions.of(name))
+        refusal = self._refusals[key]
         finding = self.report(
-            (name or conn.identity, code),
+            key,
             exchange,
-            why,
-            remedy,
-            severity=severity,
+            refusal.why,
+            refusal.remedy,
+            severity=refusal.severity,
             error=error_name(code),
             transactional_id=name,
         )
         whose = f" for transactional id {name!r}" if name else ""
         finding.seen = (
             f"{conn.where} answers {exchange.api} v{exchange.api_version} of {conn.who}{whose} with {error_name(code)} "
-            f"({times(finding.count)})"
+            f"({times(finding.count)}){refusal.seen}{said(self.text_of(exchange, code))}"
         )
+
+    def _judged(self, exchange: Exchange, code: int, known: ProducerTransaction | None) -> _Refusal:
+        """What the capture shows of the transaction."""
+        general = self._MEANS[code]
+        if code == error_code("INVALID_TRANSACTION_TIMEOUT"):
+            asked = exchange.request_view
+            timeout = asked["transaction_timeout_ms"] if asked is not None and exchange.api_key == INIT_PRODUCER_ID else None
+            return general if timeout is None else general._replace(seen=f"; it asked for {duration(timeout * 1_000_000)}")
+        if known is None or not known.complete:
+            return general
+        lasted = known.open_ns(exchange)
+        if known.over_time(exchange):
+            return general._replace(
+                seen=f"; the transaction was open for {duration(lasted)}, longer than its timeout "
+                f"({duration((known.timeout_ms or 0) * 1_000_000)})",
+                why="The coordinator aborts a transaction that takes longer than transaction.timeout.ms, and discards its records.",
+                remedy="end transactions sooner, or raise transaction.timeout.ms; then abort this one and repeat the work",
+            )
+        if not lasted:
+            ended = "none had begun"
+            if known.ended_ns:
+                since = duration((exchange.request_time_ns or 0) - known.ended_ns)
+                ended = f"the last one was {'committed' if known.committed else 'aborted'} {since} before"
+            if exchange.api_key == PRODUCE and exchange.api_version >= IMPLICIT:
+                return general._replace(seen=f"; {ended}")
+            return general._replace(
+                seen=f"; no transaction was open: {ended}",
+                why="The client sent this request outside of a transaction, or had just ended it: two threads use one producer, or the "
+                "client's own state is wrong.",
+                remedy="do not share a transactional producer between threads without synchronization; after a failed transaction, call "
+                "abort_transaction before begin_transaction; upgrade the client",
+            )
+        if exchange.api_key == PRODUCE and exchange.api_version < IMPLICIT:
+            refused = [(r.topic, r.partition) for r in self.produce.results(exchange) if r.error == code]
+            missing = [place for place in refused if place not in known.partitions]
+            if missing:
+                places = some(f"{topic}-{partition}" for topic, partition in missing)
+                return general._replace(
+                    seen=f"; {places} was not added to the transaction (AddPartitionsToTxn)",
+                    why="Before Produce v12, a client must add each partition to the transaction first; brokers have checked this since "
+                    "KIP-890 and refuse the batch.",
+                    remedy="upgrade the client, which left out AddPartitionsToTxn or did not wait for its answer",
+                )
+            return general._replace(
+                seen="; the transaction is open, in time, and has this partition",
+                why="The broker contradicts the coordinator, which accepted the partition: the check between the two failed, or one of them lost "
+                "the transaction's state.",
+                remedy="look at the logs of the broker and the coordinator at that time; abort the transaction and repeat the work",
+            )
+        return general
 
 
 class ManyAborts(Detector):

@@ -10,12 +10,15 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....embedded import sasl_step
 from ....schema import facts
+from ...engine.broker_messages import masked
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Model, Wanted
 from ...engine.finding import Finding, Severity
+from ...engine.formatting import several
 from ...engine.host import is_loopback, split
 from ...engine.traffic import ClientConnection, Traffic
 from ..network.endings import ConnectionStart, Ending, EndingDetector
@@ -30,37 +33,21 @@ _LEGS = {"client": " between the client and the proxy", "broker": " between the 
 _CLIENTS = "Java, librdkafka: security.protocol=SASL_SSL"
 _PROXY = "barnabas proxy --broker-tls, or --broker-ca FILE"
 
-_SECRETIVE = re.compile(
-    r"(?i)\b(password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b(\s*[=:]\s*)\S+"
-)
-_LONG = re.compile(r"[A-Za-z0-9+/_=.-]{24,}")
-_PLAIN_WORD = re.compile(r"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
+_TOO_SHORT = re.compile(r"(?i)session too short|remaining (life|session)|lifetime too short")
+_PRINCIPAL = re.compile(r"(?i)change principals?|different principal")
 _CLOCK = re.compile(r"(?i)expir|not yet|no longer|\bexp\b|\bnbf\b|\biat\b|clock|issued at|in the future")
-
-
-def masked(text: str | None, secret: bytes = b"") -> str:
-    """A broker's message about an authentication, at most 200 characters, without anything that may be a secret.
-
-    `secret`: the token that was sent; its parts are taken out wherever they stand.
-    """
-    reason = text or ""
-    for part in re.split(rb"[\0\x01,\s]", secret):
-        value = part.partition(b"=")[2] or part
-        for piece in {part, value}:
-            word = piece.decode("utf-8", "replace")
-            if len(word) >= 4:
-                reason = reason.replace(word, "***")
-    reason = _SECRETIVE.sub(r"\1\2***", reason)
-    reason = _LONG.sub(lambda m: m[0] if _PLAIN_WORD.fullmatch(m[0]) else "***", reason)
-    return reason if len(reason) <= 200 else reason[:199] + "…"
 
 
 @dataclass(slots=True)
 class SaslState:
-    """One connection's authentication. `granted`: a session with an end was granted; `ends_ns`: when it ends, 0 for never."""
+    """One connection's authentication. `granted`: a session with an end was granted; `ends_ns`: when it ends, 0 for never. `logins`: that
+    worked; `rounds`: SaslAuthenticate requests since the last SaslHandshake; `handshaken`: whether there was one that worked."""
 
     mechanism: str = ""
     user: str = ""
+    logins: int = 0
+    rounds: int = 0
+    handshaken: bool = False
     granted: bool = False
     ends_ns: int = 0
 
@@ -70,7 +57,11 @@ class SaslState:
         if exchange.api_key == _HANDSHAKE:
             if request is not None:
                 self.mechanism = request["mechanism"] or ""
+            self.rounds, self.handshaken = 0, self.handshaken or not exchange.error
             return
+        self.rounds += 1
+        if response is not None and not exchange.error and self._complete(request):
+            self.logins += 1
         if request is not None:
             step = sasl_step(request["auth_bytes"] or b"")
             self.user = step.get("username") or self.user
@@ -82,6 +73,12 @@ class SaslState:
         self.granted = self.granted or lifetime_ms > 0
         if not exchange.error:
             self.ends_ns = (exchange.response_time_ns or 0) + lifetime_ms * 1_000_000 if lifetime_ms > 0 else 0
+
+    def _complete(self, request: MessageView | None) -> bool:
+        """Whether an accepted SaslAuthenticate was the last of a login: SCRAM has two, Kerberos several."""
+        if self.mechanism.startswith("SCRAM"):
+            return self.rounds == 2
+        return self.mechanism != "GSSAPI" and request is not None
 
 
 class SaslStates(Model):
@@ -157,7 +154,7 @@ class SaslAuthenticationFailed(_SaslDetector):
         asked = exchange.request_view
         reason = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
         mechanism = state.mechanism or "SASL"
-        why, remedy = _cause(mechanism, reason)
+        why, remedy = _cause(mechanism, reason, state)
         found = self.report(
             (conn.identity, conn.broker, mechanism, state.user),
             exchange,
@@ -171,14 +168,23 @@ class SaslAuthenticationFailed(_SaslDetector):
             reauthentication=again,
         )
         user = f" as {state.user!r}" if state.user else ""
+        before = f"; {several(state.logins, 'login')} on this connection worked before" if state.logins else ""
         found.seen = (
             f"{conn.where} refuses {conn.who}{user} with {mechanism}"
-            f"{' on re-authentication' if again else ''}: {reason or 'no reason given'}{_tries(found)}"
+            f"{' on re-authentication' if again else ''}: {reason or 'no reason given'}{_tries(found)}{before}"
         )
 
 
-def _cause(mechanism: str, reason: str) -> tuple[str, str]:
-    """Why a mechanism fails, and what to do, by the broker's message."""
+def _cause(mechanism: str, reason: str, state: SaslState) -> tuple[str, str]:
+    """Why a mechanism fails, and what to do, by the broker's message and what the connection has shown."""
+    worked = "logins with the same settings worked on this connection"
+    if _TOO_SHORT.search(reason):
+        return (
+            f"{f'Earlier {worked}, so the settings are right: the' if state.logins else 'The'} token has too little of its life left for the "
+            "session that the broker would have to grant. The client re-authenticates with a token that is about to expire.",
+            "let the client fetch a new token earlier (Java: a lower sasl.login.refresh.window.factor, a higher "
+            "sasl.login.refresh.buffer.seconds; librdkafka: the token refresh callback), or let the issuer give tokens a longer life",
+        )
     if _CLOCK.search(reason):
         return (
             "The broker does not consider the token or ticket valid at this time: it has expired, or the clocks of "
@@ -186,6 +192,23 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
             "compare the clocks (NTP) of client, broker and issuer; let the client fetch a new token before the old "
             "one expires (Java: sasl.login.refresh.*, librdkafka: oauthbearer token refresh callback); "
             "sasl.oauthbearer.clock.skew.seconds on the broker allows for small differences",
+        )
+    if _PRINCIPAL.search(reason):
+        return (
+            "A connection keeps its principal: re-authentication as another one is refused (KIP-368).",
+            "let the client log in as the same user for the life of a connection; after a change of the user, restart the client",
+        )
+    if state.logins and mechanism != "GSSAPI":
+        token = mechanism == "OAUTHBEARER"
+        return (
+            f"Earlier {worked}, so issuer, audience and scope fit: it is this token, which was revoked or has another content, or the keys that "
+            "the broker checks it with have changed since."
+            if token
+            else f"Earlier {worked}: since then, the user's password was changed or the user removed, or the client sends another password.",
+            "look at what the token endpoint gave the client this time, and whether the broker still reaches "
+            "sasl.oauthbearer.jwks.endpoint.url"
+            if token
+            else "give the client the new password, or restore the user's credentials, and restart the client",
         )
     if mechanism == "OAUTHBEARER":
         return (
@@ -201,11 +224,19 @@ def _cause(mechanism: str, reason: str) -> tuple[str, str]:
             "compare the clocks (Kerberos allows 5 minutes)",
         )
     if mechanism.startswith("SCRAM"):
+        other = "SCRAM-SHA-256" if mechanism.endswith("512") else "SCRAM-SHA-512"
+        check = "kafka-configs.sh --describe --entity-type users --entity-name NAME"
+        add = f"--alter --add-config '{mechanism}=[password=...]'"
+        if state.rounds == 1:
+            return (
+                f"The broker refuses the first message, which names the user and no password yet: the user has no {mechanism} "
+                f"credentials. It does not exist, or has only those of {other}, which are stored separately.",
+                f"check which credentials the user has: {check}; set them with {add}, or use the mechanism that the user has",
+            )
         return (
-            "The user has no credentials for this mechanism, or the password is wrong: SCRAM-SHA-256 and "
-            "SCRAM-SHA-512 credentials are stored separately, and a user may have only one of them.",
-            "check which credentials the user has: kafka-configs.sh --describe --entity-type users --entity-name "
-            f"NAME; set them with --alter --add-config '{mechanism}=[password=...]'",
+            f"The user has {mechanism} credentials, and the proof does not match them: the password is wrong.",
+            "check the client's password, including spaces and quotes (Java: sasl.jaas.config; librdkafka: sasl.password); set a new "
+            f"one with kafka-configs.sh {add} --entity-type users --entity-name NAME",
         )
     return (
         "The user or password does not match the listener's JAAS entry (or its callback).",
@@ -258,26 +289,41 @@ class SaslOutOfTurn(_SaslDetector):
     id = "sasl-out-of-turn"
     severity = Severity.HIGH
     title = "a client sends SASL when or where the broker does not expect it (ILLEGAL_SASL_STATE)"
-    why = (
-        "a listener without SASL answers every SaslHandshake with this error; on a SASL listener, it means that the "
-        "handshake was skipped, or repeated with another principal or mechanism (KIP-152, KIP-368)."
-    )
-    remedy = (
-        "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or turn SASL off in the client "
-        "(security.protocol=PLAINTEXT or SSL)"
-    )
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         state = self.sasl.of(conn)
         if exchange.state is not State.PAIRED or state is None or exchange.error != _STATE:
             return
+        what, why, remedy = _out_of_turn(exchange, state)
         found = self.report(
-            (conn.identity, conn.broker), exchange, error=facts.error_name(_STATE), mechanism=state.mechanism
+            (conn.identity, conn.broker, what), exchange, why, remedy, error=facts.error_name(_STATE), mechanism=state.mechanism
         )
-        found.seen = (
-            f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: it does not expect SASL "
-            f"there{_tries(found)}"
+        found.seen = f"{conn.where} answers {exchange.api} of {conn.who} with ILLEGAL_SASL_STATE: {what}{_tries(found)}"
+
+
+def _out_of_turn(exchange: Exchange, state: SaslState) -> tuple[str, str, str]:
+    """What a client did that the broker did not expect, why that matters, and what to do."""
+    if exchange.api_key == _HANDSHAKE and not state.handshaken:
+        return (
+            "it does not expect SASL there",
+            "a listener without SASL answers every SaslHandshake with this error (KIP-152).",
+            "use the port of the SASL_PLAINTEXT or SASL_SSL listener, or turn SASL off in the client "
+            "(security.protocol=PLAINTEXT or SSL)",
         )
+    if not state.handshaken:
+        return (
+            "there was no SaslHandshake before it",
+            "a client names the mechanism with SaslHandshake first, and then authenticates (KIP-43, KIP-152). A listener without SASL "
+            "answers the same.",
+            "check that the port is that of a SASL_PLAINTEXT or SASL_SSL listener; if it is, the client library must send "
+            "SaslHandshake: upgrade it",
+        )
+    return (
+        f"it follows {several(state.logins, 'login')} on this connection",
+        "a connection is authenticated again only where the broker limits sessions (connections.max.reauth.ms), with the mechanism "
+        "it began with, and not at once (KIP-368).",
+        "upgrade the client library; it must not send SaslHandshake again before the session's end is near",
+    )
 
 
 class RequestBeforeAuthentication(EndingDetector):

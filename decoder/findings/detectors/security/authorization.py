@@ -12,6 +12,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import topic_name
 from ...engine.traffic import ClientConnection
+from .authentication import SaslStates
 
 DENIED = {
     facts.error_code(name): resource
@@ -69,6 +70,9 @@ class AuthorizationFailed(Detector):
     title = "a client asks for something that it is not allowed to do"
     wanted = Wanted.FAILED
 
+    def setup(self) -> None:
+        self._sasl = self.traffic.model(SaslStates)
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.response is None or not exchange.error:
             return
@@ -89,7 +93,7 @@ class AuthorizationFailed(Detector):
 
     def _count(self, conn: ClientConnection, exchange: Exchange, code: int, kind: str, name: str | None) -> None:
         error = facts.error_name(code)
-        key = conn.identity, conn.cluster.id, code
+        key = conn.identity, conn.cluster.id, code, self._principal(conn)
         known = self._found.get(key)
         if known is not None and known.exchanges and known.exchanges[-1] is exchange:
             found = known  # another partition of the same answer
@@ -103,12 +107,22 @@ class AuthorizationFailed(Detector):
                 about[list_name].append(value)
         self._write(found, conn, error, kind)
 
+    def _principal(self, conn: ClientConnection) -> str:
+        """The user that the broker checks, "" where the bytes do not show it."""
+        state = self._sasl.of(conn)
+        if state is not None:
+            return state.user
+        # ApiVersions comes first: where it was seen, a login would have been seen too
+        return "ANONYMOUS" if conn.about.software_name and not conn.lost and not conn.tls else ""
+
     def _write(self, found: Finding, conn: ClientConnection, error: str, kind: str) -> None:
         resources, apis = found.about["resources"], found.about["apis"]
         needs = sorted({_NEEDS.get(kind, {}).get(api, _USUALLY.get(kind, "Describe")) for api in apis})
         some = ", ".join(resources[:3]) + (f" and {len(resources) - 3} more" if len(resources) > 3 else "")
+        principal = self._principal(conn)
+        hidden = kind == "topic" and not any(topic in resources for topic, _ in conn.cluster.leaders)
         found.seen = (
-            f"{conn.who} is refused by {conn.where} with {error} {_times(found.count)}: {', '.join(apis)}"
+            f"{conn.who}{f' (principal User:{principal})' if principal else ''} is refused by {conn.where} with {error} {_times(found.count)}: {', '.join(apis)}"
             f"{f' on {kind} {some}' if some else ''}"
         )
         found.why = (
@@ -117,7 +131,7 @@ class AuthorizationFailed(Detector):
             + (
                 " A topic that does not exist gets the same answer if the principal may not describe it: the broker "
                 "hides the difference."
-                if kind == "topic"
+                if hidden
                 else ""
             )
         )
@@ -125,11 +139,14 @@ class AuthorizationFailed(Detector):
             kind, f"--{kind} {resources[0] if resources else 'NAME'}"
         )
         operations = " ".join(f"--operation {need}" for need in needs)
-        found.remedy = (
-            f"allow it: kafka-acls.sh --add --allow-principal User:NAME {operations} {target}; NAME is the principal "
-            "as the broker sees it (its authorizer log shows it; without SASL or client certificates, it is "
-            "ANONYMOUS). Or correct the name that the client asks for."
-        )
+        if principal == "ANONYMOUS":
+            who = "the client neither logs in nor has a certificate, so it is ANONYMOUS: use a listener with SASL or mutual TLS, or "
+        elif principal:
+            who = "the principal is the SASL user, unless the broker maps it (principal.builder.class). "
+        else:
+            who = "NAME is the principal as the broker sees it (its authorizer log shows it). "
+        allow = f"allow it: kafka-acls.sh --add --allow-principal User:{principal or 'NAME'} {operations} {target}"
+        found.remedy = f"{who}{allow}" if principal == "ANONYMOUS" else f"{allow}; {who}Or correct the name that the client asks for."
 
 
 def _codes(value: Any, names: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:

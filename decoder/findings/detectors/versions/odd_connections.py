@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ....codec.plan import API_VERSIONS
 from ....connection.connection import PRODUCE, expects_no_response
 from ....connection.exchange import Exchange, State
 from ...engine.detector import Detector, Wanted
@@ -20,6 +21,8 @@ class _Skipped:
 
     answered: bool = False
     ids: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    without_acks: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    """Of Produce requests with acks=0."""
 
 
 class OddCorrelationIds(Detector):
@@ -61,13 +64,19 @@ class OddCorrelationIds(Detector):
         if exchange.state is State.NO_RESPONSE:
             if exchange.api_key != PRODUCE or not expects_no_response(exchange):
                 known.ids.append(exchange.correlation_id)
-        elif exchange.state is State.ORPHAN and known.answered:
+            else:
+                known.without_acks.append(exchange.correlation_id)
+        elif exchange.state is State.ORPHAN and not known.answered:
             # Answers before the first complete exchange may be to requests from before the capture.
+            first = next(iter(conn.waiting.values()), None)
+            if first is not None and conn.requests == len(conn.waiting) and first.api_key == API_VERSIONS:
+                self._wrong(conn, exchange, first)
+        elif exchange.state is State.ORPHAN:
             if exchange.correlation_id in known.ids:
                 known.ids.remove(exchange.correlation_id)
                 self._swapped(conn, exchange)
             else:
-                self._orphan(conn, exchange)
+                self._orphan(conn, exchange, exchange.correlation_id in known.without_acks)
 
     def closed(self, conn: ClientConnection) -> None:
         self._links.pop(conn.number, None)
@@ -86,20 +95,50 @@ class OddCorrelationIds(Detector):
         )
         finding.seen = f"{conn.where} answered {several(finding.count, 'request')} of {conn.who} after later ones"
 
-    def _orphan(self, conn: ClientConnection, exchange: Exchange) -> None:
+    def _wrong(self, conn: ClientConnection, exchange: Exchange, first: Exchange) -> None:
+        """The answer to the first request of a connection, as clients send nothing before ApiVersions."""
         finding = self.report(
-            ("orphan", conn.identity, conn.broker),
+            ("first", conn.identity, conn.broker),
             exchange,
-            "each answer carries the correlation id of its request. An answer without a request makes clients drop "
-            "the connection; a Produce with acks=0 must not get an answer.",
-            "look at what is between client and broker; if an acks=0 request is answered, the broker is at fault",
-            kind="no request",
+            "each answer carries the correlation id of its request: bytes 4 to 7 of the request's header, bytes 0 to 3 of the response's. "
+            "Clients drop a connection on any other one.",
+            "report it to the developers of the broker, or of the product or proxy that answers in its place: it must return the id",
+            kind="wrong id",
+            correlation_id=exchange.correlation_id,
+            facts=conn.facts,
+        )
+        finding.explains = ("unanswered-request", "connection-churn", "closed-without-answer", "slow-answers")
+        finding.seen = (
+            f"{conn.where} answered {several(finding.count, 'first request')} of {conn.who} with a wrong correlation id: the last was "
+            f"{exchange.correlation_id} to {first.api} v{first.api_version} with {first.correlation_id}"
+        )
+
+    def _orphan(self, conn: ClientConnection, exchange: Exchange, without_acks: bool) -> None:
+        if without_acks:
+            why = (
+                "a Produce request with acks=0 gets no answer. This broker answers it, and the client takes that for the answer to a later "
+                "request, and drops the connection. Apache Kafka never does that."
+            )
+            remedy = "report it to the developers of the broker; until then use acks=1 or acks=all"
+        else:
+            why = (
+                "each answer carries the correlation id of its request. An answer without a request makes clients drop the connection. Apache "
+                "Kafka never sends one: something between client and broker mixes connections, or the broker is not Apache Kafka."
+            )
+            remedy = "look at what is between client and broker (proxies, connection pools), or report it to the broker's developers"
+        finding = self.report(
+            ("orphan", conn.identity, conn.broker, without_acks),
+            exchange,
+            why,
+            remedy,
+            kind="acks=0" if without_acks else "no request",
             correlation_id=exchange.correlation_id,
             facts=conn.facts,
         )
         finding.seen = (
-            f"{conn.where} sent {several(finding.count, 'answer')} to {conn.who} whose correlation id matches no "
-            f"request (the last: {exchange.correlation_id})"
+            f"{conn.where} sent {several(finding.count, 'answer')} to {conn.who} "
+            + ("to Produce requests with acks=0" if without_acks else "whose correlation id matches no request")
+            + f" (the last: {exchange.correlation_id})"
         )
 
     def _reused(self, conn: ClientConnection, exchange: Exchange) -> None:

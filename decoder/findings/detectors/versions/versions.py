@@ -87,7 +87,7 @@ class UnsupportedVersion(MisfitDetector):
 
     def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
         exchange, check, _ = misfit
-        why, remedy = self._reason(exchange, check)
+        why, remedy = self._reason(conn, exchange, check)
         # Admin clients ask for a group of the new kind first, and take this for "then it is a classic one".
         probe = check.fit in (VersionFit.FITS, VersionFit.UNKNOWN) and exchange.api.endswith("GroupDescribe")
         finding = self.report(
@@ -105,8 +105,7 @@ class UnsupportedVersion(MisfitDetector):
             f"{times(finding.count)}{f'; it offers {version_range(check.served)}' if check.served else ''}"
         )
 
-    @staticmethod
-    def _reason(exchange: Exchange, check: VersionCheck) -> tuple[str, str]:
+    def _reason(self, conn: ClientConnection, exchange: Exchange, check: VersionCheck) -> tuple[str, str]:
         if noted := exchange.marks.notes:
             return (
                 f"the proxy may have answered this request itself, and noted: {'; '.join(map(str, noted))}.",
@@ -115,27 +114,46 @@ class UnsupportedVersion(MisfitDetector):
             )
         if check.fit is VersionFit.UNKNOWN and exchange.api not in _FEATURES:
             came = since(exchange.api_key, exchange.api_version)
+            if came is None:
+                return (
+                    "no release that is known here has this version. Which versions the broker offers was not seen.",
+                    f"find out which software the client is; {LET_NEGOTIATE}",
+                )
             return (
-                "the broker does not support this version, or this API. Which versions it offers was not seen; the "
-                f"version came with {f'Kafka {came}' if came else 'no release that is known here'}.",
-                f"upgrade the older side, or {LET_NEGOTIATE}",
+                f"the version came with Kafka {came}, and the newest known release has it: the broker is older than {came}, or a product "
+                "without it. Which versions it offers was not seen.",
+                f"upgrade the broker to {came} or newer, or {LET_NEGOTIATE}",
             )
         if check.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
             _, why, remedy = ahead(exchange, check.served)
             return why, remedy
         feature, kip = _FEATURES.get(exchange.api, ("", ""))
         if feature:
-            return (
-                f"brokers list {exchange.api} even if its feature ({kip}) is switched off: the feature {feature} is "
-                "not finalized, or group.coordinator.rebalance.protocols does not include it.",
-                f"kafka-features.sh upgrade --feature {feature}=1, and on the brokers "
-                f"group.coordinator.rebalance.protocols=classic,{_PROTOCOLS[feature]}; or let the client use the "
-                "classic protocol (group.protocol=classic)",
-            )
+            return self._switched_off(conn, exchange.api, feature, kip)
         return (
             "the broker offers this version, but refuses the request: a field needs a newer metadata.version or "
             "feature, or something between client and broker changes one of the two answers.",
             "check metadata.version and the features (kafka-features.sh describe), and the broker's log",
+        )
+
+    def _switched_off(self, conn: ClientConnection, api: str, feature: str, kip: str) -> tuple[str, str]:
+        """Why a broker refuses an API that has a feature of its own, and what to do: by the features that it says are finalized."""
+        upgrade = f"kafka-features.sh upgrade --feature {feature}=1"
+        protocols = f"group.coordinator.rebalance.protocols=classic,{_PROTOCOLS[feature]} on the brokers"
+        classic = "; or let the client use the classic protocol (group.protocol=classic)" if feature == "group.version" else ""
+        listed = f"brokers list {api} even if its feature ({kip}) is switched off"
+        finalized = self.offers.finalized.get(conn.broker)
+        if finalized is None:
+            return (
+                f"{listed}: the feature {feature} is not finalized, or group.coordinator.rebalance.protocols does not include it. Which "
+                "features are finalized was not seen.",
+                f"{upgrade}, and set {protocols}{classic}",
+            )
+        if finalized.get(feature, 0) < 1:
+            return f"{listed}: the feature {feature} is not finalized, as its ApiVersions response says.", f"{upgrade}{classic}"
+        return (
+            f"{listed}: the feature {feature} is finalized, so group.coordinator.rebalance.protocols does not include {_PROTOCOLS[feature]!r}.",
+            f"set {protocols}, and restart them{classic}",
         )
 
 

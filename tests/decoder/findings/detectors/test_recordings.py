@@ -117,7 +117,7 @@ SHOWN = {
         Shown("wrong-crc", "corrupt-batch", "high", 1, seen=("0x00003039", "sent damaged"), about={"crc_ok": False}),
     ],
     "versions": [
-        Shown("group-protocol-off", "unsupported-version", "high", 3, why=("KIP-848",), remedy=("group.version",),
+        Shown("group-protocol-off", "unsupported-version", "high", 3, why=("KIP-848",), remedy=("group.coordinator.rebalance.protocols",),
               about={"offered": (0, 1)}),
         Shown("group-described", "unsupported-version", "info"),  # a probe of an admin client, by Kafka 3.9.1
         Shown("api-versions-of-the-future", "api-versions-fallback", "info",

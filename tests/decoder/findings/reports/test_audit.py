@@ -3,12 +3,14 @@ have it and for no others."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder.findings import Finding
 from barnabas.decoder.findings.known_bugs import KNOWN_BUGS, as_found, name_known_bugs, seen_bugs
+from barnabas.decoder.reference import bugs
 from barnabas.decoder.schema import facts
 from traffic.conversations import Conversations
 
@@ -130,3 +132,12 @@ def test_what_a_fault_rule_caused_is_no_bug():
     found.about["software"] = "librdkafka 2.6.0"
     found.rules, found.others = ["break it"], 0
     assert seen_bugs(found) == []
+
+
+def test_a_row_may_ask_for_a_severity(monkeypatch):
+    found = fetch_too_new("librdkafka 2.6.0")
+    (bug,) = (seen.bug for seen in seen_bugs(found))
+    for severity, expected in (("high", [bug.id]), ("low|medium", [])):
+        pattern = bugs.FindingPattern(found.id, {"severity": frozenset(severity.split("|"))})
+        monkeypatch.setattr(bugs, "bugs_of", lambda client, one=replace(bug, patterns=(pattern,)): (one,))
+        assert [seen.bug.id for seen in seen_bugs(found)] == expected

@@ -18,12 +18,12 @@ OLD, NEW, WRAPPED = "librdkafka 2.6.0", "librdkafka 2.6.1", "confluent-kafka-pyt
 TODAY = datetime.date(2026, 12, 1)
 
 
-def offered(fetch: int) -> dict[str, Any]:
+def offered(fetch: int, version: int = 3) -> dict[str, Any]:
     keys = [
         {"api_key": facts.api_key(name), "min_version": 0, "max_version": newest}
         for name, newest in (("Fetch", fetch), ("Metadata", 9), ("ApiVersions", 3))
     ]
-    return {"error_code": 0, "api_keys": keys, "throttle_time_ms": 0}
+    return {"error_code": 0, "api_keys": keys, **({"throttle_time_ms": 0} if version else {})}
 
 
 def connect(made: RecordingBuilder, number: int, software: str, client_id: str, fetches: bool = False) -> None:
@@ -44,7 +44,7 @@ def capture(tmp_path: Path) -> Path:
     made = RecordingBuilder(tmp_path / "capture")
     connect(made, 1, OLD, "orders", fetches=True)
     connect(made, 2, "librdkafka 999.1.0", "billing")
-    made.exchange("ApiVersions", 0, {}, {"error_code": 0, "api_keys": []}, connection=3, client_id="kafkajs")
+    made.exchange("ApiVersions", 0, {}, offered(11, 0), connection=3, client_id="kafkajs")
     connect(made, 4, "tea 1.0", "tea-1")
     return made.close()
 
@@ -101,6 +101,17 @@ def test_clients_of_one_software_are_one_program(run, tmp_path):
         connect(made, number, OLD, f"orders-{number}")
     done = run("audit", made.close())
     assert f"{OLD}  orders-1, orders-2, orders-3, orders-4 and 3 more; 7 connections" in done.stdout
+
+
+def test_connections_that_do_not_say_who_they_are(run, tmp_path):
+    """kafka-python 2.1 names itself on its first connection only."""
+    made = RecordingBuilder(tmp_path / "capture")
+    connect(made, 1, "kafka-python 2.1.5", "kafka-python-2.1.5")
+    for number, host, client_id in ((2, "10.0.0.1", "kafka-python-2.1.5"), (3, "10.0.0.9", "kafka-python-2.1.5"), (4, "10.0.0.1", "kafkajs")):
+        made.open(number, client=(host, 50_000 + number))
+        made.exchange("Metadata", 1, {"topics": []}, {"brokers": [], "controller_id": 1, "topics": []}, connection=number, client_id=client_id)
+    programs = {each["software"]: each["connections"] for each in audited(run, made.close())["programs"]}
+    assert programs == {"kafka-python 2.1.5": 2, "probably kafka-python 2.1.5": 1, "probably kafkajs": 1}
 
 
 def test_a_wrapper_has_its_own_bugs_and_those_of_its_library(run, tmp_path):
@@ -244,3 +255,19 @@ def test_two_entries_cover_two_clients(tmp_path):
 def test_failures_name_the_option(tmp_path):
     with pytest.raises(Failure, match=r"^--ignore .*wrong\.yaml:1:1: has no 'ignore:'"):
         IgnoreFile(ignoring(tmp_path / "wrong.yaml", "{}\n"), TODAY)
+
+
+# -- a fleet -----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_of_a_fleet_says_the_same(run, capture):
+    done = run("report", capture, "--only", "client-bugs", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)["client-bugs"]
+    rows = {(row["software"], row["bug"]): row for row in report["rows"]}
+    seen = rows[OLD, "librdkafka-4870"]
+    assert (seen["verdict"], seen["fixed_in"], seen["example"], seen["client_ids"]) == ("seen", "2.6.1", "orders", 1)
+    assert report["rows"][0] == seen and seen["findings"] >= 1
+    (program,) = (each for each in audited(run, capture)["programs"] if each["software"] == OLD)
+    told = {bug["id"] for bug in program["bugs"] if bug["verdict"] in ("seen", "present")}
+    assert {bug for software, bug in rows if software == OLD} == told

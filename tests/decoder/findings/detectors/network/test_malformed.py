@@ -55,7 +55,7 @@ def test_surplus_bytes_are_reported_once_per_message() -> None:
     longer = decoder.encode_response(3, 12, {}, correlation_id=1) + b"\x00"
     found = malformed(*[exchange("Metadata", 12, longer)] * 7)
     assert [(f.id, f.count) for f in found] == [("surplus-bytes", 7)]
-    assert found[0].seen.startswith("1 extra byte after the end of a Metadata v12 response from 10.0.0.1:9092")
+    assert found[0].seen.startswith("Metadata v12 response of broker 10.0.0.1:9092 has 1 extra byte after its end")
     assert len(found[0].exchanges) == 5
 
 
@@ -63,6 +63,6 @@ def test_a_null_assignment_as_the_mock_sends_it_while_rebalancing() -> None:
     mock = bytes.fromhex("00000001 00000000 001b ffffffff")
     found = malformed(exchange("SyncGroup", 3, mock, group_id="g"))
     assert [(f.id, f.count) for f in found] == [("forbidden-null", 1)]
-    assert found[0].seen == "assignment is null in a SyncGroup v3 response from 10.0.0.1:9092"
+    assert found[0].seen == "SyncGroup v3 response of broker 10.0.0.1:9092 has a null in assignment"
     right = decoder.encode_response(14, 3, {"error_code": 27})
     assert malformed(exchange("SyncGroup", 3, right)) == []

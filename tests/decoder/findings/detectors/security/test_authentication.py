@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.findings import Finding, Severity
-from barnabas.decoder.findings.detectors.security.authentication import masked
+from barnabas.decoder.findings.engine.broker_messages import masked
 from traffic.conversations import Conversations
 from traffic.recordings import findings
 

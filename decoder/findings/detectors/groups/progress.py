@@ -1,0 +1,194 @@
+"""Members that live and read nothing, or that read from another place than the group has committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from ....codec.message_view import MessageView
+from ....connection.exchange import Exchange, State
+from ....schema import facts
+from ...engine.counters import BoundedDict
+from ...engine.detector import Detector
+from ...engine.finding import Severity
+from ...engine.formatting import SECOND, duration, some, topic_name
+from ...engine.layout import partition_places, rows, top
+from ...engine.traffic import ClientConnection, ClientIdentity
+from ...models.group import Group, Member
+from ...models.groups import GroupDetector, Groups
+
+_PARTITIONS = 200
+"""Most partitions of an assignment that are looked at."""
+_BROKERS = 4096
+
+
+class StalledMember(GroupDetector):
+    """A member with partitions that sends heartbeats and no Fetch.
+
+    A capture of some brokers may lack the ones that the member fetches from: it says nothing unless it shows connections to the leaders
+    of all the member's partitions. Kafka Streams pauses its partitions while it restores its state.
+    """
+
+    id = "stalled-member"
+    severity = Severity.MEDIUM
+    title = "a member of a group has partitions and sends heartbeats, but does not fetch"
+    explains = ("stale-commit", "consumer-lag-growing")
+
+    NEVER_NS = 60 * SECOND
+    """Without a Fetch since its assignment: consumers fetch at once."""
+    PAUSED_NS = 180 * SECOND
+    """Without a Fetch since the last one: the application may process what it has."""
+
+    def setup(self) -> None:
+        self._brokers: BoundedDict[str, None] = BoundedDict(_BROKERS)
+
+    def opened(self, conn: ClientConnection) -> None:
+        if conn.established:
+            self._brokers[conn.broker] = None
+
+    def finish(self, now_ns: int) -> None:
+        self._for_now = {}
+        for group in self.groups.all():
+            if group.protocol in ("classic", "consumer"):
+                for member in group.live:
+                    if member.assignment and member.synced_ns and not member.closed_ns and not member.streams:
+                        self._judge(group, member)
+
+    def _judge(self, group: Group, member: Member) -> None:
+        fetched = self.groups.polled_ns(member) or 0
+        since = max(member.synced_ns, fetched)
+        silent = member.heartbeat_ns - since
+        never = fetched < member.synced_ns
+        if silent < (self.NEVER_NS if never else self.PAUSED_NS) or not self._would_be_seen(group, member, fetched):
+            return
+        parts = [f"{topic}-{number}" for topic, numbers in (member.assignment or {}).items() for number in numbers]
+        if not parts:
+            return
+        when = f"since it got {some(parts)} in the last rebalance" if never else f"of {some(parts)} since its last one"
+        before = f" (its last Fetch was {duration(member.synced_ns - fetched)} before)" if never and fetched else ""
+        found = self.finding(
+            f"{member.who} of group {group.id!r} has sent heartbeats for {duration(silent)} and no Fetch {when}{before}: nobody "
+            "reads these partitions",
+            "a consumer fetches from each of its partitions as soon as it has them, and a heartbeat keeps them assigned to it "
+            "whether it does or not. The client is stuck after the rebalance (a callback that does not return, a deadlock, a "
+            "bug of the library), or the application has paused all of its partitions: the traffic does not tell these apart."
+            if never
+            else "heartbeats keep its partitions assigned to it, whether it reads them or not. The application still processes "
+            "what it fetched, has paused its partitions, or is stuck: the traffic does not tell these apart.",
+            "look at the client's threads and at its rebalance callbacks; restart it to move its partitions to others; if "
+            "pause() is intended, make sure that resume() follows, after a rebalance too; upgrade an old library "
+            f"{f'({member.conn.software})' if member.conn.software else ''}".rstrip()
+            if never
+            else "compare the processing time with max.poll.interval.ms; fetch less per poll, or add members",
+            Severity.MEDIUM if never else Severity.LOW,
+            group=group.id,
+            member=member.member_id,
+            silent_ms=silent // 1_000_000,
+            **member.conn.facts,
+        )
+        found.add_evidence(None, since)
+        found.add_evidence(None, member.heartbeat_ns)
+        self._for_now[group, member.member_id] = found
+
+    def _would_be_seen(self, group: Group, member: Member, fetched: int) -> bool:
+        """Whether the capture would show the member's fetches: it has connections to the leaders of its partitions."""
+        cluster = member.conn.cluster
+        addresses = {*self._brokers, *(conn.broker for conn in self.traffic.connections.values())}
+        captured = {cluster.node_at(address) for address in addresses}
+        places = ((topic, number) for topic, numbers in (member.assignment or {}).items() for number in numbers)
+        leaders = [cluster.leaders.get(place) for place in islice(places, _PARTITIONS)]
+        return all(leader.node in captured if leader is not None else bool(fetched) for leader in leaders)
+
+
+@dataclass(slots=True)
+class _Unread:
+    """Committed offsets that a client could not read. `exchange`: the refused OffsetFetch. `listed_ns`: when it asked ListOffsets for an
+    end of the log instead, 0 if it has not; `place`: for which partition; `latest`: which end."""
+
+    exchange: Exchange
+    error: str
+    group: str
+    facts: dict[str, object]
+    who: str
+    time_ns: int
+    listed_ns: int = 0
+    place: str = ""
+    latest: bool = False
+
+
+class OffsetsNotRead(Detector):
+    """A refused OffsetFetch says nothing about what the group has committed: clients must ask again."""
+
+    id = "committed-offsets-ignored"
+    severity = Severity.HIGH
+    title = "a consumer is refused its group's committed offsets, and begins at the end or the beginning of the log instead"
+    apis = facts.api_key_set("OffsetFetch", "ListOffsets")
+
+    SETTLED_NS = 5 * SECOND
+    """Clients try OffsetFetch again within a second."""
+
+    def setup(self) -> None:
+        self._unread: BoundedDict[ClientIdentity, _Unread] = BoundedDict(2000)
+        self._groups = self.traffic.model(Groups)
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        unread = self._unread.get(conn.identity) if self._unread else None
+        message = exchange.request_view
+        if unread is None or message is None or exchange.api_key != _LIST_OFFSETS:
+            return
+        for place, timestamp in _asked(exchange, message):
+            if timestamp in (_LATEST, _EARLIEST):
+                unread.listed_ns, unread.place, unread.latest = exchange.request_time_ns or 0, place, timestamp == _LATEST
+                return
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key == _LIST_OFFSETS or exchange.state is not State.PAIRED:
+            return
+        if not exchange.error:
+            self._unread.pop(conn.identity, None)
+        elif conn.identity not in self._unread:
+            message = exchange.request_view
+            asked = top(message) if message is not None else {}
+            group = asked.get("group_id") or next((row["group_id"] for row in rows(message, "groups")), "") if message else ""
+            now = exchange.response_time_ns or 0
+            name = facts.error_name(exchange.error)
+            self._unread[conn.identity] = _Unread(exchange, name, group, conn.facts_of(exchange), conn.who, now)
+
+    def finish(self, now_ns: int) -> None:
+        for identity, unread in list(self._unread.items()):
+            fetched = self._groups.fetched.get(identity, 0)
+            if unread.listed_ns and fetched > unread.listed_ns and fetched - unread.time_ns >= self.SETTLED_NS:
+                del self._unread[identity]
+                self._report(identity, unread)
+
+    def _report(self, identity: ClientIdentity, unread: _Unread) -> None:
+        end = "end" if unread.latest else "beginning"
+        self.report(
+            (identity, unread.group),
+            unread.exchange,
+            f"an error to OffsetFetch does not mean that the group has committed nothing; a client must ask again until it gets an "
+            f"answer. This one goes on from the {end} of the log (auto.offset.reset), so records "
+            f"{'that the group has not read yet are skipped' if unread.latest else 'that the group has read are read again'}. It is "
+            "the client's fault.",
+            "upgrade the client library, or let the application fail when it cannot read its offsets; set the group's offsets back to "
+            "where it was (kafka-consumer-groups.sh --reset-offsets)",
+            seen=f"OffsetFetch of {unread.who} for group {unread.group!r} was refused with {unread.error}; the client did not ask again, "
+            f"asked for the {end} of {unread.place} (ListOffsets) {duration(unread.listed_ns - unread.time_ns)} later, and fetched",
+            error=unread.error,
+            group=unread.group,
+            facts=unread.facts,
+        )
+
+
+_LIST_OFFSETS = facts.api_key("ListOffsets")
+_LATEST, _EARLIEST = -1, -2
+
+
+def _asked(exchange: Exchange, message: MessageView) -> Iterator[tuple[str, int]]:
+    """The partitions and timestamps of a ListOffsets request."""
+    places = partition_places(message.plan.root, "topics", "partitions")
+    for topic in message.values[places.topics] or ():
+        for partition in topic[places.partitions] or ():
+            name = topic_name(exchange, topic[places.name])
+            yield f"{name}-{partition[places.fields['partition_index']]}", partition[places.fields["timestamp"]]

@@ -1,0 +1,353 @@
+"""Clients that end after ApiVersions, because the listener does not offer what they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ....connection.exchange import Exchange, State
+from ....reference.clients import parse_version, software
+from ....reference.releases import release_order
+from ....schema import facts
+from ...engine.counters import BoundedDict
+from ...engine.detector import Detector, Wanted
+from ...engine.finding import Finding, Severity
+from ...engine.formatting import SECOND, times
+from ...engine.traffic import ClientConnection
+from ...models.offered_versions import Table, removal, since, version_range
+
+API_VERSIONS = facts.api_key("ApiVersions")
+METADATA = facts.api_key("Metadata")
+PRODUCE = facts.api_key("Produce")
+FIND_COORDINATOR = facts.api_key("FindCoordinator")
+JOIN_GROUP = facts.api_key("JoinGroup")
+CONSUMER_GROUP_HEARTBEAT = facts.api_key("ConsumerGroupHeartbeat")
+INIT_PRODUCER_ID = facts.api_key("InitProducerId")
+_BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+_CONTROLLERS = facts.api_key_set("Vote", "BeginQuorumEpoch", "BrokerRegistration", "BrokerHeartbeat")
+"""APIs that a KRaft controller alone offers on its listener."""
+SILENT_NS = 10 * SECOND
+"""Without any request after the response to ApiVersions, the client does not use the connection."""
+
+
+class _Ended(NamedTuple):
+    """A connection on which nothing but ApiVersions (and SASL) was asked, when it ended or fell silent."""
+
+    conn: ClientConnection
+    exchange: Exchange
+    offered: Table
+
+
+class _EndsAfterApiVersions(Detector):
+    """A detector of connections that end after ApiVersions, or stay silent from then on: override `gave_up`."""
+
+    wanted = Wanted.NEW
+
+    def setup(self) -> None:
+        # By connection: the last answered ApiVersions, and how many requests of its beginning were answered.
+        self._asked: BoundedDict[int, tuple[ClientConnection, Exchange, int]] = BoundedDict()
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key not in _BEGINNINGS or exchange.state is not State.PAIRED or exchange.error:
+            self._asked.pop(conn.number, None)
+            if exchange.state is State.PAIRED:
+                self.went_on(conn, exchange)
+            return
+        asked = self._asked.get(conn.number)
+        if exchange.api_key == API_VERSIONS:
+            self._asked[conn.number] = conn, exchange, asked[2] + 1 if asked is not None else 1
+        elif asked is not None:
+            self._asked[conn.number] = conn, asked[1], asked[2] + 1
+
+    def closed(self, conn: ClientConnection) -> None:
+        asked = self._asked.pop(conn.number, None)
+        if asked is not None and conn.how and conn.by != "broker" and not conn.lost and asked[2] == conn.requests:
+            offered = conn.about.offered
+            if offered is not None and len(offered) > 1:
+                self.gave_up(_Ended(conn, asked[1], offered))
+
+    def silent(self, now_ns: int) -> list[_Ended]:
+        """Open connections that were not used any further."""
+        return [
+            _Ended(conn, exchange, conn.about.offered)
+            for conn, exchange, count in self._asked.values()
+            if count == conn.requests and now_ns - conn.last_ns >= SILENT_NS and conn.about.offered and len(conn.about.offered) > 1
+        ]
+
+    def went_on(self, conn: ClientConnection, exchange: Exchange) -> None:
+        """Another request was answered."""
+
+    def gave_up(self, ended: _Ended) -> None:
+        """A connection ended on which nothing else was asked."""
+
+
+def is_controller(offered: Table) -> bool:
+    """Whether it is the listener of a KRaft controller, which has no Metadata and no Produce."""
+    return METADATA not in offered and PRODUCE not in offered and bool(_CONTROLLERS & offered.keys())
+
+
+class ControllerListener(_EndsAfterApiVersions):
+    id = "controller-listener"
+    severity = Severity.HIGH
+    title = "a client connects to the listener of a KRaft controller, which serves brokers and admin tools only"
+    why = (
+        "a KRaft controller has a listener of its own (controller.listener.names), for brokers, other controllers and admin tools with "
+        "bootstrap.controllers (KIP-919). Producers, consumers and other clients need Metadata, which it does not offer."
+    )
+    remedy = (
+        "use a broker's address in bootstrap.servers: one of the broker's advertised.listeners, not the controller's port (mostly 9093); a "
+        "tool for controllers: --bootstrap-controller"
+    )
+    explains = ("connection-churn", "client-gives-up", "closed-without-answer", "closed-on-version", "api-versions-ignored")
+
+    OFTEN = 2
+    """Connections; a single one may be a probe."""
+
+    def setup(self) -> None:
+        super().setup()
+        self._fine: BoundedDict[tuple[str, str, str], None] = BoundedDict()
+
+    @staticmethod
+    def _who(conn: ClientConnection) -> tuple[str, str, str]:
+        return conn.client_host, conn.client_id or "", conn.broker
+
+    def went_on(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if conn.about.offered is not None and is_controller(conn.about.offered) and self._who(conn) not in self._fine:
+            self._fine[self._who(conn)] = None
+            self._found.pop(self._who(conn), None)
+
+    def gave_up(self, ended: _Ended) -> None:
+        if is_controller(ended.offered) and self._who(ended.conn) not in self._fine:
+            self._state(self.report(self._who(ended.conn), ended.exchange, facts=ended.conn.facts), ended)
+
+    def _state(self, finding: Finding, ended: _Ended) -> None:
+        if finding.count < self.OFTEN:
+            finding.severity = Severity.MEDIUM
+        else:
+            finding.severity = self.severity
+        theirs = ", ".join(facts.api_name(key) for key in sorted(_CONTROLLERS & ended.offered.keys()))
+        finding.seen = (
+            f"{ended.conn.broker} is the listener of a KRaft controller: it offers {theirs}, but neither Metadata nor Produce; "
+            f"{ended.conn.who} asks it for its versions and ends there ({times(finding.count)})"
+        )
+
+    def finish(self, now_ns: int) -> None:
+        self._for_now.clear()
+        for ended in self.silent(now_ns):
+            who = self._who(ended.conn)
+            if is_controller(ended.offered) and who not in self._fine and who not in self._found:
+                finding = self.finding("", self.why, self.remedy, None, **ended.conn.facts)
+                finding.add_evidence(ended.exchange)
+                self._for_now[who] = finding
+                self._state(finding, ended)
+
+
+_DATA = -1
+"""Stands for the key type of a client that asked for topics and has not looked for a coordinator."""
+_CLASSIC = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "OffsetCommit")
+_NEEDS = {
+    _DATA: ("Produce", "Fetch", "ListOffsets", "FindCoordinator", "InitProducerId"),
+    0: _CLASSIC,
+    1: ("InitProducerId", "AddPartitionsToTxn", "EndTxn"),
+    2: ("ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge"),
+}
+"""By the key type of FindCoordinator: what a client sends next."""
+_KINDS = {0: "group", 1: "transactional id", 2: "share group"}
+_USES = {
+    _DATA: facts.api_key_set("Produce", "Fetch", "ListOffsets", "InitProducerId"),
+    0: facts.api_key_set(
+        *_CLASSIC, "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "LeaveGroup",
+        "OffsetDelete",
+    ),
+    1: facts.api_key_set("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "DescribeTransactions"),
+    2: facts.api_key_set("ShareGroupHeartbeat", "ShareFetch", "ShareGroupDescribe", "DescribeShareGroupOffsets"),
+}  # fmt: skip
+"""By key type: the APIs that show that the client has got further."""
+_NEW_PROTOCOL = {"apache-kafka-java": (3, 7), "librdkafka": (2, 4), "kgo": (1, 20)}
+"""The first version of a client with group.protocol=consumer (KIP-848), also as a preview."""
+
+
+@dataclass(slots=True)
+class _Sought:
+    """A client that looked for the coordinator of a group, a transactional id or a share group (`kind`), and what it has used."""
+
+    kind: int
+    name: str
+    newest: dict[int, int] = field(default_factory=dict)
+    count: int = 0
+    last: _Ended | None = None
+
+
+class _Missing(NamedTuple):
+    """What a client needs and the broker does not offer. `text` completes "...: "; `sure`: it follows from what is offered alone."""
+
+    text: str
+    why: str
+    remedy: str
+    sure: bool
+    apis: tuple[str, ...]
+
+
+class ClientGivesUp(_EndsAfterApiVersions):
+    id = "client-gives-up"
+    severity = Severity.HIGH
+    title = "a client asks for the versions of a broker and ends there: an API or version that it needs is not offered"
+    explains = ("connection-churn",)
+
+    OFTEN = 3
+
+    def setup(self) -> None:
+        super().setup()
+        self._sought: BoundedDict[tuple[str, str], _Sought] = BoundedDict()
+
+    @staticmethod
+    def _who(conn: ClientConnection) -> tuple[str, str]:
+        return conn.client_host, conn.client_id or ""
+
+    def went_on(self, conn: ClientConnection, exchange: Exchange) -> None:
+        who = self._who(conn)
+        sought = self._sought.get(who)
+        if exchange.api_key == FIND_COORDINATOR and not exchange.error and (found := _coordinator_of(exchange)) is not None:
+            if sought is None:
+                sought = self._sought[who] = _Sought(*found)
+            elif sought.kind != found[0]:
+                sought.kind, sought.name = found
+        if exchange.api_key == METADATA and sought is None and (topic := _topic_of(exchange)) is not None:
+            sought = self._sought[who] = _Sought(_DATA, topic)
+        if sought is None:
+            return
+        key = exchange.api_key
+        sought.newest[key] = max(exchange.api_version, sought.newest.get(key, -1))
+        if key in _USES[sought.kind]:
+            sought.count, sought.last = 0, None
+
+    def gave_up(self, ended: _Ended) -> None:
+        sought = self._sought.get(self._who(ended.conn))
+        if sought is not None and not is_controller(ended.offered) and not _USES[sought.kind] & sought.newest.keys():
+            sought.count += 1
+            sought.last = ended
+
+    def finish(self, now_ns: int) -> None:
+        self._for_now.clear()
+        silent = {self._who(ended.conn): ended for ended in self.silent(now_ns)}
+        for who, sought in self._sought.items():
+            count, last = sought.count, sought.last or silent.get(who)
+            if last is None or _USES[sought.kind] & sought.newest.keys():
+                continue
+            count += who in silent
+            missing = _missing(last, sought, count >= self.OFTEN)
+            if missing is not None and (sought.kind != _DATA or count >= self.OFTEN):
+                self._for_now[who] = self._state(last, sought, missing, count)
+
+    def _state(self, last: _Ended, sought: _Sought, missing: _Missing, count: int) -> Finding:
+        conn = last.conn
+        found = f"asked for topic {sought.name!r}" if sought.kind == _DATA else f"found the coordinator of {_KINDS[sought.kind]} {sought.name!r}"
+        finding = self.finding(
+            f"{conn.who} {found}, asked {conn.where} for its versions, and sent "
+            f"nothing more on that connection ({times(count)}): {missing.text}",
+            missing.why,
+            missing.remedy,
+            self.severity if sought.kind != _DATA and (count >= self.OFTEN or missing.sure) else Severity.MEDIUM,
+            missing=list(missing.apis),
+            **conn.facts,
+        )
+        finding.add_evidence(last.exchange)
+        finding.count = count
+        return finding
+
+
+def _coordinator_of(exchange: Exchange) -> tuple[int, str] | None:
+    """The kind and name of what the client looks for; None for kinds without a meaning here."""
+    message = exchange.request_view
+    if message is None:
+        return None
+    fields = message.to_dict()
+    names = fields.get("coordinator_keys") or [fields.get("key", "")]
+    kind = fields.get("key_type", 0)
+    return (kind, names[0]) if kind in _KINDS else None
+
+
+def _topic_of(exchange: Exchange) -> str | None:
+    """The first topic that a Metadata request names."""
+    message = exchange.request_view
+    topics = message.to_dict()["topics"] if message is not None else None
+    return topics[0]["name"] if topics else None
+
+
+def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
+    """What the client needs and is not offered; None if nothing is known to be missing."""
+    offered = last.offered
+    absent = tuple(api for api in _NEEDS[sought.kind] if facts.api_key(api) not in offered)
+    if absent:
+        purpose = (
+            "a consumer needs Fetch, ListOffsets and FindCoordinator, a producer Produce, and one with enable.idempotence (Java's default) or "
+            "transactions InitProducerId"
+            if sought.kind == _DATA
+            else f"a client needs {', '.join(absent)} for a {_KINDS[sought.kind]}"
+        )
+        came = since(facts.api_key(absent[0]), 0) or "a newer release"
+        return _Missing(
+            f"it does not offer {', '.join(absent)}",
+            f"{purpose}; Apache Kafka has {absent[0]} since {came}. So this is a product "
+            "without it, an older broker, or a proxy that hides it.",
+            f"use a broker or product that offers {', '.join(absent)}, or do without in the client"
+            + (" (enable.idempotence=false)" if "InitProducerId" in absent else ""),
+            True,
+            absent,
+        )
+    old = _too_old(sought, offered)
+    if old is not None:
+        return old
+    new = facts.api_name(CONSUMER_GROUP_HEARTBEAT)
+    if sought.kind == 0 and CONSUMER_GROUP_HEARTBEAT not in offered and _has_new_protocol(last.conn, often):
+        return _Missing(
+            f"it does not offer {new}, which group.protocol=consumer needs",
+            "a client of the classic protocol goes on with JoinGroup, which is offered. One with group.protocol=consumer (KIP-848) needs "
+            f"{new}, which brokers have since Kafka 4.0, and ends with an UnsupportedVersionException that is not visible on the wire.",
+            "set group.protocol=classic in the client, or use brokers of 4.0 or newer; a proxy in between must not hide the API",
+            False,
+            (new,),
+        )
+    return None
+
+
+def _too_old(sought: _Sought, offered: Table) -> _Missing | None:
+    """An API of which the client probably has only versions below the offered ones, by the age of what it used."""
+    ages = [
+        (release_order(came), key, version, came)
+        for key, version in sought.newest.items()
+        if key in offered and version < offered[key][1] and (came := since(key, version + 1)) is not None
+    ]
+    if not ages:
+        return None
+    _, used, version, before = min(ages)
+    for api in _NEEDS[sought.kind]:
+        key = facts.api_key(api)
+        low = offered[key][0]
+        has = [v for v in range(offered[key][1] + 1) if (came := since(key, v)) is not None and release_order(came) < release_order(before)]
+        if has and max(has) < low:
+            gone = removal(key, max(has))
+            return _Missing(
+                f"it offers {api} {version_range(offered[key])}, and the client probably has {version_range((min(has), max(has)))}",
+                f"the client used {facts.api_name(used)} v{version} though {version_range(offered[used])} is offered, so it is of the time "
+                f"before Kafka {before}; clients of that time have {api} up to v{max(has)}"
+                + (f", which Kafka {gone.release} dropped{f' ({gone.kip})' if gone.kip else ''}." if gone is not None else "."),
+                f"upgrade the client, to one made for Kafka {since(key, low) or '2.1'} or newer"
+                + (
+                    f"; until then keep it on brokers of {gone.last} or older"
+                    if gone is not None
+                    else f"; or use other brokers: the newest Kafka that is known here has {api} v{max(has)}"
+                ),
+                False,
+                (api,),
+            )
+    return None
+
+
+def _has_new_protocol(conn: ClientConnection, often: bool) -> bool:
+    """Whether the client may use group.protocol=consumer: its version has it, or, unknown, it gives up again and again."""
+    known = software(conn.about.software_name, conn.about.software_version, conn.client_id)
+    if known is None or known.guessed or not known.version:
+        return often
+    first = _NEW_PROTOCOL.get(known.client.name)
+    return parse_version(known.version) >= first if first is not None else often
