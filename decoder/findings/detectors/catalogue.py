@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import admin, answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import admin, answers, contradictions, creation, metadata, misrouted, partitions, throttling, unexplained
 from .fetching import fetching, lagging, replicas, sessions, standstill
 from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
@@ -78,6 +78,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     assignments.AssignmentSkew,
     assignments.IdleMembers,
     coordinators.CoordinatorTrouble,
+    coordinators.TransactionCoordinatorTrouble,
     coordinators.CoordinatorMoved,
     membership.MissedHeartbeats,
     membership.PollIntervalExceeded,
@@ -134,6 +135,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     metadata.UnknownTopicLoop,
     metadata.InvalidTopicName,
     metadata.TopicMadeByAsking,
+    creation.CreationRefused,
     admin.AdminRefused,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,

@@ -89,13 +89,13 @@ STORIES = (
         "https://github.com/redpanda-data/redpanda/issues/10379", "franz-go's kadm 1.8", "Redpanda 23.1.7, three brokers",
         "CreateTopics with 2 replicas: INVALID_REPLICATION_FACTOR; Metadata lists three brokers",
         "2 replicas fit 3 brokers, so Apache Kafka would take it: another product (Redpanda takes odd numbers only); use 3",
-        even_replicas, frozenset({"admin-request-refused", "impossible-answer"}), (r"INVALID_REPLICATION_FACTOR", r"\b2\b", r"\b3\b|three"),
+        even_replicas, frozenset({"topic-creation-refused"}), (r"INVALID_REPLICATION_FACTOR", r"\b2\b", r"\b3\b|three"),
     ),
     Story(
         "https://github.com/redpanda-data/redpanda/issues/1573", "kcl (franz-go)", "Redpanda 21.5, one broker",
         "CreateTopics with 3 partitions and 3 replicas at a cluster of one: INVALID_PARTITIONS",
         "the partitions are right, the replication factor (3) is above the brokers (1): ask for 1; the broker's error is the wrong one",
-        partitions_blamed_for_replicas, frozenset({"admin-request-refused"}), (r"INVALID_PARTITIONS", r"(?i)replica"),
+        partitions_blamed_for_replicas, frozenset({"topic-creation-refused"}), (r"INVALID_PARTITIONS", r"(?i)replica"),
     ),
     Story(
         "https://github.com/confluentinc/confluent-kafka-python/issues/682", "librdkafka 1.1.0", "Kafka 2.3 without a controller",

@@ -157,13 +157,13 @@ STORIES = (
         "https://github.com/confluentinc/confluent-kafka-python/issues/842", "librdkafka 1.4.0", "one Kafka 2.4 broker, default settings",
         "FindCoordinator for a transactional id: COORDINATOR_NOT_AVAILABLE for 20 s; Metadata has one broker",
         "__transaction_state cannot be made: transaction.state.log.replication.factor (3) is above the one broker there is",
-        one_broker_for_three_replicas, frozenset({"coordinator-unavailable"}), (r"transaction\.state\.log\.replication\.factor",),
+        one_broker_for_three_replicas, frozenset({"transaction-coordinator-unavailable"}), (r"transaction\.state\.log\.replication\.factor",),
     ),
     Story(
         "https://github.com/redpanda-data/redpanda/issues/17827", "librdkafka 2.3 in swift-kafka-client", "Redpanda 23.3.11",
         "EndTxn: INVALID_TXN_STATE; then InitProducerId: NOT_COORDINATOR from the broker that FindCoordinator names, 60 times",
         "the broker that FindCoordinator names says it is not the coordinator, each time: the broker's fault",
-        coordinator_that_denies_it, frozenset({"coordinator-unavailable"}),
+        coordinator_that_denies_it, frozenset({"transaction-coordinator-unavailable"}),
         (r"NOT_COORDINATOR", r"FindCoordinator", r"333"),
     ),
     Story(
