@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Severity
+from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, times
 from ...engine.traffic import ClientConnection
-from ...models.response_times import LONG_POLLS, ResponseTimes, own_wait_ns
+from ...models.response_times import JOIN_GROUP, LONG_POLLS, SYNC_GROUP, ResponseTimes, own_wait_ns
 
 PRODUCE = facts.api_key("Produce")
+_BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 
 
 def awaits_nothing(exchange: Exchange) -> bool:
@@ -23,6 +26,16 @@ def awaits_nothing(exchange: Exchange) -> bool:
 def shown_ns(conn: ClientConnection, exchange: Exchange) -> int:
     """How long a packet capture shows the connection while a request waits: after that the capture may have ended."""
     return max(conn.last_ns - (exchange.request_time_ns or conn.last_ns), 0)
+
+
+@dataclass(slots=True)
+class _Lost:
+    """The requests of one client and broker that got no answer. `seen`: of the longest wait. `pause_ns`: the shortest silence before one
+    of them."""
+
+    seen: str = ""
+    pause_ns: int = 1 << 63
+    apis: set[int] = field(default_factory=set)
 
 
 class UnansweredRequest(Detector):
@@ -40,6 +53,7 @@ class UnansweredRequest(Detector):
         "firewalls that drop idle connections, and proxies"
     )
     wanted = Wanted.FAILED
+    explains = ("closed-without-answer", "resent-without-idempotence", "connection-churn")
 
     LATE_NS = 30 * SECOND
     """request.timeout.ms of Java; librdkafka's socket.timeout.ms is 60 s."""
@@ -47,9 +61,14 @@ class UnansweredRequest(Detector):
     """Over what the request itself allows (timeout_ms of Produce, the rebalance timeout of JoinGroup ...)."""
     GIVEN_UP_NS = 3 * SECOND
     """A client that closes its connection after waiting this long did not stop by chance."""
+    IDLE_NS = 60 * SECOND
+    """The shortest time after which networks forget a connection without traffic, in common defaults."""
+    NEVER = 2
+    """Lost requests of one API from which on it is said that the broker never answers it."""
 
     def setup(self) -> None:
-        self.traffic.model(ResponseTimes)  # it knows `ClientConnection.muted_ns`
+        self.response_times = self.traffic.model(ResponseTimes)  # it knows `ClientConnection.muted_ns`, too
+        self._lost: dict[object, _Lost] = {}
         # Of each connection: exchanges that have just finished without a response. A response to a later request, or the
         # connection's end, follows at once.
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
@@ -111,6 +130,38 @@ class UnansweredRequest(Detector):
                 waited = min(waited, shown_ns(conn, first))
             if waited >= max(self.LATE_NS, own_wait_ns(first) + self.BEYOND_NS):
                 self._report(conn, first, first.request_time_ns + waited, "so far", len(conn.waiting) - 1)
+        for key, finding in self._found.items():
+            self._explain(finding, self._lost[key])
+
+    def _explain(self, finding: Finding, lost: _Lost) -> None:
+        """What the requests have in common."""
+        finding.seen, finding.why, finding.remedy = lost.seen, self.why, self.remedy
+        if lost.pause_ns >= self.IDLE_NS:
+            pause = duration(lost.pause_ns)
+            each = "each came" if finding.count > 1 else "it came"
+            finding.seen += f"; {each} after at least {pause} without traffic on its connection"
+            finding.about["idle_ms"] = lost.pause_ns // 1_000_000
+            finding.why = (
+                "a load balancer, NAT gateway or firewall in between probably dropped the connection while it was idle, and told neither "
+                "side: Azure does so after 4 minutes, AWS network load balancers after 350 s, Google Cloud after 10 minutes. The request is "
+                "lost, and the client waits for request.timeout.ms (librdkafka: socket.timeout.ms). " + self.why
+            )
+            finding.remedy = (
+                f"let the client close idle connections first: connections.max.idle.ms below {pause}, for example 180000 (Java, "
+                "librdkafka; kafka-python: connections_max_idle_ms); TCP keepalive helps where the network counts it "
+                "(librdkafka: socket.keepalive.enable=true)"
+            )
+        elif len(lost.apis) == 1 and finding.count >= self.NEVER:
+            (api_key,) = lost.apis
+            answered = {key for broker, key in self.response_times.histograms if broker == finding.about.get("broker")}
+            if api_key not in answered | {JOIN_GROUP, SYNC_GROUP} and answered - _BEGINNINGS:
+                api = facts.api_name(api_key)
+                finding.seen += f"; this broker never answered {api}, but it answered other requests"
+                finding.why = (
+                    f"the network and the broker work, only {api} fails: the broker (or a proxy before it) cannot process this API or "
+                    "these requests, or waits for another broker. " + self.why
+                )
+                finding.remedy = f"check the broker's log for errors while it processes {api}; if it is not Apache Kafka, report it to its developers"
 
     def _report(self, conn: ClientConnection, exchange: Exchange, until_ns: int, how: str, behind: int = 0) -> None:
         waited = until_ns - (exchange.request_time_ns or until_ns)
@@ -121,12 +172,15 @@ class UnansweredRequest(Detector):
         else:
             finding = self.report(key, exchange, facts=conn.facts_of(exchange))
         self._reported[waiting] = True
+        lost = self._lost.setdefault(key, _Lost())
+        lost.apis.add(exchange.api_key)
+        lost.pause_ns = min(lost.pause_ns, conn.pause_ns)
         if waited < finding.about.get("waited_ms", -1):
             return
         finding.about["waited_ms"] = waited // 1_000_000
         rest = f", and {behind} more request{'s' * (behind != 1)} behind it" if behind > 0 else ""
         count = f" ({times(finding.count)})" if finding.count > 1 else ""
-        finding.seen = (
+        lost.seen = (
             f"{exchange.api} v{exchange.api_version} of {conn.who} to {conn.where} got no answer for {duration(waited)}, "
             f"{how}{rest}{count}"
         )
