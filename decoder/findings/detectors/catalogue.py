@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import admin, answers, contradictions, creation, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import admin, answers, contradictions, controller, creation, endpoints, metadata, misrouted, partitions, throttling, unexplained
 from .fetching import fetching, lagging, replicas, sessions, standstill
-from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
+from .groups import assignments, commits, coordinators, lost_offsets, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, cut_short, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
@@ -96,6 +96,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     commits.CommitFailed,
     commits.CommitPerRecord,
     commits.CommitBackwards,
+    lost_offsets.CommittedOffsetLost,
     producing.AcksNone,
     producing.AcksLeader,
     producing.TooLarge,
@@ -136,6 +137,8 @@ _DETECTORS: tuple[type[Detector], ...] = (
     metadata.InvalidTopicName,
     metadata.TopicMadeByAsking,
     creation.CreationRefused,
+    controller.NoController,
+    endpoints.ForeignEndpoint,
     admin.AdminRefused,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,

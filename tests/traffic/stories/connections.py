@@ -194,7 +194,7 @@ STORIES = (
         "Produce: NOT_LEADER_OR_FOLLOWER with node_endpoints b-3...:9094, which no Metadata named; plaintext to 9094, TLS alert",
         "node_endpoints (KIP-951) names an address that Metadata does not: the proxy does not rewrite it",
         addresses_that_a_proxy_forgets,
-        frozenset({"node-endpoints-not-rewritten", "broken-broker-address", "flapping-broker-address", "plaintext-on-tls-port"}),
+        frozenset({"node-endpoint-unknown"}),
         (r"(?i)node.?endpoints", r"b-3\.msk\.example\.amazonaws\.com:9094", r"(?i)proxy"),
     ),
 )  # fmt: skip

@@ -22,7 +22,7 @@ def microseconds() -> Conversations:
     conn = talk.meet()
     talk.metadata(conn, [topic("myTopic1")])
     for _ in range(3):
-        now = 1_683_838_582_815
+        now = talk.now // 1_000_000
         text = f"Timestamp {now * 1000} of message with offset 0 is ahead of the server's time. {now}"
         errors = [{"batch_index": 0, "batch_index_error_message": text}]
         talk.produce(conn, batch(timestamp=now * 1000), "myTopic1", 9, error=32, record_errors=errors)

@@ -62,6 +62,7 @@ class Talk(Conversations):
     ) -> None:
         super().__init__(client=client, broker=broker)
         self.tls = frozenset({"client", "broker"} if tls else ())
+        self.now = NOW_MS * 1_000_000
         self.software, self.version, self.client_id = software, version, client_id
         self.offered = dict(releases.release(release).offered)
 
