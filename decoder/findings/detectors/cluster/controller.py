@@ -14,7 +14,6 @@ from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, ClientIdentity
 
 _METADATA = facts.api_key("Metadata")
-_ROUTINE = facts.api_key_set("ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate")
 
 
 @dataclass(slots=True)
@@ -41,23 +40,28 @@ class NoController(Detector):
     apis = frozenset({_METADATA})
 
     TIMES = 4
+    OTHERS = 6
+    """Requests besides Metadata on a connection that has done nothing else: ApiVersions, and those of a login."""
     LASTING_NS = 5 * SECOND
 
     def setup(self) -> None:
+        self._asked: BoundedDict[int, int] = BoundedDict(4096)
+        """Metadata requests by connection."""
         self._spells: BoundedDict[tuple[ClientIdentity, str], _Spell] = BoundedDict(1024)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         answer = exchange.response_view
         if exchange.state is not State.PAIRED or answer is None:
             return
+        count = self._asked[conn.number] = self._asked.get(conn.number, 0) + 1
         places = layout(answer.plan.root)
         at, brokers = places.get("controller_id"), answer.values[places["brokers"]]
         if at is None or not brokers:
             return
         key = conn.identity, conn.broker
-        if answer.values[at] >= 0 or any(api not in _ROUTINE for api, *_ in conn.seen_kinds):
-            if self._spells:
-                self._spells.pop(key, None)
+        if answer.values[at] >= 0 or conn.requests - count > self.OTHERS:
+            self._spells.pop(key, None)
+            self._found.pop(key, None)
             return
         now = exchange.response_time_ns or self.traffic.now_ns
         spell = self._spells.of(key, lambda: _Spell(now))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.clusters import Cluster
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Severity
+from ...engine.finding import Finding, Severity
 from ...engine.formatting import times
 from ...engine.layout import layout
 from ...engine.traffic import ClientConnection
@@ -33,6 +37,17 @@ class ForeignEndpoint(Detector):
     wanted = Wanted.FAILED
     explains = ("plaintext-on-tls-port", "tls-on-plaintext-port", "connection-refused", "closed-on-first-request", "unreachable-advertised-address")
 
+    def setup(self) -> None:
+        self._places: BoundedDict[object, tuple[Cluster, int, str]] = BoundedDict(1024)
+
+    def findings(self) -> Iterable[Finding]:
+        """Those of brokers that Metadata has not named with that address since then."""
+        return [
+            finding
+            for key, finding in self._found.items()
+            if (place := self._places.get(key)) is not None and place[0].nodes.get(place[1]) != place[2]
+        ]
+
     @classmethod
     def concerns(cls, api_key: int, version: int) -> bool:
         return version >= _SINCE[api_key]
@@ -47,7 +62,9 @@ class ForeignEndpoint(Detector):
             address, known = f"[{host}]:{port}" if ":" in host else f"{host}:{port}", conn.cluster.nodes.get(node)
             if known is None or known == address:
                 continue
-            finding = self.report((conn.identity, node, address), exchange, node=node, address=address)
+            key = conn.identity, node, address
+            self._places[key] = conn.cluster, node, address
+            finding = self.report(key, exchange, node=node, address=address)
             finding.seen = (
                 f"{conn.where} names {address} for broker {node} in node_endpoints of {exchange.api} v{exchange.api_version} to {conn.who}, "
                 f"but Metadata has {known} for it ({times(finding.count)})"

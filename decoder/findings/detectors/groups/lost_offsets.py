@@ -8,19 +8,20 @@ from typing import Any
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, topic_name
-from ...engine.layout import top
+from ...engine.layout import layout, top
 from ...engine.traffic import ClientConnection
-from ...models.group_calls import COMMITS, read_call
+from ...models.group_calls import COMMITS
+from ...models.groups import GroupDetector
 
 _COMMIT, _FETCH = facts.api_key(COMMITS[0]), facts.api_key("OffsetFetch")
 _FORGET = facts.api_key_set("OffsetDelete", "DeleteGroups", "DeleteTopics")
 Key = tuple[str, str, str, int]
 
 
-class CommittedOffsetLost(Detector):
+class CommittedOffsetLost(GroupDetector):
     id = "committed-offset-lost"
     severity = Severity.HIGH
     title = "an offset was committed, and soon after the coordinator has none for that partition, without an error"
@@ -43,10 +44,11 @@ class CommittedOffsetLost(Detector):
         cluster = conn.cluster.id or conn.broker
         now = exchange.response_time_ns or self.traffic.now_ns
         if exchange.api_key == _COMMIT:
-            call = read_call(conn, exchange)
-            for commit in call.offsets() if call is not None else ():
-                if not commit.error and commit.offset >= 0:
-                    self._committed[cluster, call.group_id, commit.topic, commit.partition] = commit.offset, now
+            call = self.groups.call
+            if call is not None and call.exchange is exchange:
+                for commit in call.offsets():
+                    if not commit.error and commit.offset >= 0:
+                        self._committed[cluster, call.group_id, commit.topic, commit.partition] = commit.offset, now
             return
         for group, topic, partition, offset in _fetched(exchange):
             had = self._committed.get((cluster, group, topic, partition))
@@ -87,14 +89,19 @@ def _fetched(exchange: Exchange) -> Iterator[tuple[str, str, int, int]]:
     asked, answered = exchange.request_view, exchange.response_view
     if asked is None or answered is None or exchange.error:
         return
-    groups: list[dict[str, Any]]
-    if exchange.api_version >= 8:
-        groups = [dict(each) for each in answered.to_dict()["groups"]]
+    root = answered.plan.root
+    path: tuple[str, ...] = ("topics",)
+    groups: list[tuple[str, Any]] = []
+    if "groups" in layout(root):
+        fields, path = layout(root, "groups"), ("groups", "topics")
+        groups = [(each[fields["group_id"]], each[fields["topics"]]) for each in answered.values[layout(root)["groups"]] or ()]
     else:
-        groups = [{"group_id": top(asked)["group_id"], "topics": answered.to_dict()["topics"]}]
-    for group in groups:
-        for topic in group["topics"] or ():
-            name = topic.get("name") or topic_name(exchange, topic["topic_id"])
-            for part in topic["partitions"]:
-                if not part["error_code"]:
-                    yield group["group_id"], name, part["partition_index"], part["committed_offset"]
+        groups = [(top(asked)["group_id"], answered.values[layout(root)["topics"]])]
+    topic_at, part_at = layout(root, *path), layout(root, *path, "partitions")
+    name_at = topic_at.get("name", topic_at.get("topic_id", -1))
+    for group, topics in groups:
+        for topic in topics or ():
+            name = topic_name(exchange, topic[name_at])
+            for part in topic[topic_at["partitions"]] or ():
+                if not part[part_at["error_code"]]:
+                    yield group, name, part[part_at["partition_index"]], part[part_at["committed_offset"]]
