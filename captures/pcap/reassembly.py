@@ -10,12 +10,16 @@ from functools import partial
 
 from ...decoder.connection.connection import plausible_request
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
+from ...decoder.wire.tls_records import starts_tls
 from ..foreign.recognition import MOST_KEPT, KafkaRecognizer, may_begin
 from .flows import Data, Flow, FlowClosed, FlowOpened, Gap, PlainSide, Recognition, Side, StreamEvent, show
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
 
 KAFKA_PORTS = (9092,)
+_TLS_PORTS = (9093, 9094, 9095, 9096, 9098, 9194, 9196, 9198)
+"""Usual ports of listeners with TLS (Kafka's examples, Amazon MSK): a TLS hello to them is taken for a Kafka client's. Other services use
+them too, so everything else there has to look like Kafka."""
 _MAX_WAITING = 128  # packets kept per direction while one before them is missing
 _MAX_WAITING_BYTES = 4 << 20
 _MAX_BROKERS = 10_000
@@ -151,6 +155,8 @@ class Reassembler:
         if not segment.flags & RST:
             yield from self._established(flow)
         if segment.payload or segment.cut or (self._in_order and packet.comments and not segment.flags & (FIN | RST)):
+            if not flow.kafka and direction == 0 and flow.broker[1] in _TLS_PORTS and starts_tls(segment.payload):
+                yield self._accept(flow)
             if not flow.kafka:
                 if not (direction == 0 and may_begin(segment.payload)):
                     flow.foreign = True

@@ -19,6 +19,7 @@ from ...decoder.codec.plan import API_VERSIONS
 from ...decoder.codec.project import Skim, skim
 from ...decoder.connection.exchange import State
 from ...decoder.schema import facts
+from ...decoder.wire.tls_records import TlsRecords
 from ..native.accelerator import native
 from ..pcap.packet_comments import CARRIED_COMMENT
 from ..pcap.packets import show_address
@@ -38,7 +39,7 @@ _PATIENCE, _MOST_PATIENCE = 8, 1024
 class RecordedConnection:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("asked", "backoff", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder", "unread", "written")
+    __slots__ = ("asked", "backoff", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder", "tls", "unread", "written")
 
     def __init__(self, connection: OpenConnection, snaplen: int | None = None, topics: Topics | None = None) -> None:
         self.open = connection
@@ -53,6 +54,7 @@ class RecordedConnection:
         self.lost, self.unread = [0, 0], [0, 0]
         self.written = False  # where exchanges are picked: one was
         self.opaque = [False, False]
+        self.tls: list[TlsRecords | None] = [None, None]
         self.broken = False
         self.recorder: ConnectionRecorder | None = None  # the `native.ConnectionRecorder` that has taken over, if one has
         self.backoff = Backoff()

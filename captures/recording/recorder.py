@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...decoder import Direction, Exchange, ExchangeDone, Opaque, RequestSeen, Topics
 from ...decoder.codec import secrets
+from ...decoder.wire.tls_records import TlsRecords, starts_tls
 from ...diagnostics import contained
 from ..pcap.packet_comments import MARK
 from ..pcap.packets import MAX_PAYLOAD, Address
@@ -388,9 +389,7 @@ class Recorder:
         direction, data = event.direction, event.data
         self._counts["opaque_bytes"] += len(data)
         if self._redact and not event.framed:
-            # Secrets may be anywhere in such bytes.
-            keep = 0 if connection.opaque[direction] else secrets.KEPT
-            data = data[:keep] + secrets.MASK * max(len(data) - keep, 0)
+            data = self._opaque_masked(connection, direction, data)
         if event.framed:
             data = _sized(data)
         elif not connection.opaque[direction]:
@@ -400,6 +399,21 @@ class Recorder:
         for start in range(0, len(data), MAX_PAYLOAD):
             part, (lost, unread) = data[start : start + MAX_PAYLOAD], self._missed(connection, direction)
             self._recording.write(connection.open, CLIENT_LEG, direction, event.time_ns, part, comments, lost, unread=unread)
+
+    @staticmethod
+    def _opaque_masked(connection: RecordedConnection, direction: int, data: bytes) -> bytes:
+        """Bytes that are not frames: secrets may be anywhere in them. The first ones stay, and of TLS the heads of records and alerts in
+        clear, which say why a handshake failed."""
+        first = not connection.opaque[direction]
+        if first:
+            connection.tls[direction] = TlsRecords() if starts_tls(data) else None
+        keep = secrets.KEPT if first else 0
+        masked = bytearray(data[:keep] + secrets.MASK * max(len(data) - keep, 0))
+        tls = connection.tls[direction]
+        if tls is not None:
+            for part in tls.feed(data)[1]:
+                masked[part] = data[part]
+        return bytes(masked)
 
     def _mark_changed(self, connection: RecordedConnection, correlation_id: int) -> None:
         for exchange, _ in connection.in_flight.values():

@@ -47,8 +47,8 @@ def seen_bugs(finding: Finding) -> list[SeenBug]:
 
 def clients_of(finding: Finding) -> list[Mapping[str, Any]]:
     """What the finding says of each client: `client_id`, `software`, `client`."""
-    several: list[Mapping[str, Any]] | None = finding.about.get("clients")
-    return [finding.about] if several is None else several
+    several = finding.about.get("clients")
+    return several if isinstance(several, list) else [finding.about]
 
 
 def _fits(pattern: bugs.FindingPattern, finding: Finding) -> bool:

@@ -46,6 +46,6 @@ def kind(command: Command) -> str:
         return "web"
     if words[0] == "ui" and "--plain" not in words and "--list-keys" not in words:
         return "screen"
-    if words[0] in ("control", "feed"):
+    if words[0] in ("control", "feed") or words[:2] == ["audit", "--attach"]:
         return "live"
     return "input" if words[:2] == ["decode", "-"] else "plain"

@@ -94,6 +94,9 @@ def test_on_a_proxy_that_runs(command: Command, environment: Environment, live: 
     elif words[:2] == ["control", "flight"]:
         done = of_a_flight_recorder(words, environment)
         assert not done.status, done.err
+    elif words[0] == "audit":
+        done = environment.run(words)
+        assert not done.status and "librdkafka" in done.out, done.err
     elif words == ["control"]:
         done = environment.run(words)
         assert not done.status and "clients" in done.out, done.err

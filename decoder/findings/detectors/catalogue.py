@@ -124,6 +124,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     fetching.FetchErrorLoop,
     fetching.BatchOverFetchLimit,
     standstill.SameRecordsAgain,
+    standstill.NothingThoughBehind,
     lagging.GrowingLag,
     lagging.StalledByTransaction,
     replicas.ReadReplicaBouncing,

@@ -9,7 +9,6 @@ A new fact is one `Row` in the module of its subject, with a function if no othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -67,9 +66,10 @@ def requested(request: MessageView, context: Context) -> None:
         learn(request, context)
 
 
-def violations(request: MessageView, response: MessageView, context: Context, failed: bool) -> Iterator[Violation]:
+def violations(request: MessageView, response: MessageView, context: Context, failed: bool) -> list[Violation]:
     """What contradicts the rows of a response. `failed`: it has an error code, anywhere."""
     pair = Pair(request, response, context)
+    found: list[Violation] = []
     checks = concerned(response.plan.api_key, response.plan.version)
     whole = failed and bool(getattr(response.values, "error_code", 0))
     for check, rows, only, errors in checks.failed if failed else checks.usual:
@@ -78,4 +78,5 @@ def violations(request: MessageView, response: MessageView, context: Context, fa
         for seen in check(pair):
             row = rows.get(seen.row) if seen.row else only
             if row is not None:
-                yield Violation(row, seen.path, seen.text)
+                found.append(Violation(row, seen.path, seen.text))
+    return found

@@ -174,7 +174,9 @@ ROWS: tuple[Row, ...] = (
     Row("metadata-without-brokers", "Metadata", "names at least the broker that answers; only one that is just starting "
         "names none, for a moment", "KafkaApis.handleTopicMetadataRequest", _without_brokers, "medium",
         "The Java client asks again later. librdkafka 2.10 to 2.13 drops all its brokers and never recovers (librdkafka#5301): "
-        "restart such a client, and upgrade it.", passes=True),
+        "the client has to be restarted.", passes=True, remedy="restart the client if it "
+        "does not recover, and upgrade librdkafka 2.10 to 2.13; if the broker goes on to answer so, look in its log why it is not "
+        "registered with its controller, and report it to the developers of a Kafka-compatible product"),
     Row("metadata-broker-twice", "Metadata", "lists each broker once", "KafkaApis.handleTopicMetadataRequest",
         _twice("brokers", "node_id"), "medium", "Clients keep one of the two addresses."),
     Row("metadata-broker-negative", "Metadata", "gives brokers ids from 0 up", "KafkaConfig (node.id)", _negative_broker, "medium",

@@ -114,6 +114,8 @@ class Row(NamedTuple):
     errors: bool = False
     passes: bool = False
     owner: Owner = Owner.BROKER
+    remedy: str = ""
+    """What to do, if not to report it to the owner."""
 
 
 class Violation(NamedTuple):

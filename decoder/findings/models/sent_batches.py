@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from ...connection.exchange import Exchange, State
 from ...records import Batch
-from ..engine.counters import LruDict
+from ..engine.counters import BoundedDict, LruDict
 from ..engine.detector import Model
 from ..engine.traffic import ClientConnection
-from .produce import PRODUCE, PartitionProduceResponse, ProduceReader
+from .produce import PRODUCE, ProduceReader
 
 _PARTITIONS = 10_000
+_FLYING = 20_000
+"""Requests without an answer whose batches are remembered."""
 _KEPT = 12
 """Batches of one partition: more than twice as many as a broker remembers."""
 _MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
@@ -21,19 +23,14 @@ WAITING = -3
 NO_ANSWER = -2
 """In the place of an error code."""
 
-
-class ProducerPartition(NamedTuple):
-    """What one producer id of a client (its host and client id) writes to."""
-
-    client: tuple[str, str]
-    producer_id: int
-    topic: str
-    partition: int
+_Place = tuple[str, str, int, str, int]
+"""A client's host and its id; a producer id; topic and partition."""
 
 
 @dataclass(slots=True)
 class SentBatch:
-    """A batch that was sent. `code`: of its answer, or `WAITING` or `NO_ANSWER`; `answered_ns`: when it came, 0 before."""
+    """A batch that was sent. `code`: of its answer, or `WAITING` or `NO_ANSWER`; `answered_ns`: when it came, 0 before. `expected`: the
+    sequence that the client skipped before it, None if it skipped none. `earlier`: the same sequence of the same epoch, sent before."""
 
     sequence: int
     count: int
@@ -41,7 +38,8 @@ class SentBatch:
     crc: int
     sent_ns: int
     conn: ClientConnection
-    correlation_id: int
+    expected: int | None = None
+    earlier: SentBatch | None = None
     code: int = WAITING
     answered_ns: int = 0
     base_offset: int = -1
@@ -59,20 +57,35 @@ class SentBatch:
 
 @dataclass(slots=True)
 class BatchHistory:
-    """The latest batches of a producer for a partition, in the order in which they were sent. `refusal`: what the broker last answered
-    with an error."""
+    """The latest batches of a producer for a partition, in the order in which they were sent. `expected`: the next sequence of `epoch`."""
 
     batches: deque[SentBatch] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    refusal: PartitionProduceResponse | None = None
+    epoch: int = -1
+    expected: int = 0
 
-    def of(self, exchange: Exchange) -> SentBatch | None:
-        """The batch that this request has."""
-        for batch in reversed(self.batches):
-            if batch.correlation_id == exchange.correlation_id and batch.conn.number == exchange.connection:
-                return batch
-        return None
+    def add(self, sequence: int, batch: Batch, sent_ns: int, conn: ClientConnection) -> SentBatch:
+        """A batch is sent."""
+        epoch, count = batch.producer_epoch, batch.announced
+        if epoch != self.epoch:
+            # A new epoch begins at 0; the first sequence of one that began before the capture is unknown.
+            self.expected = 0 if self.epoch >= 0 else sequence
+            self.epoch = epoch
+        skipped, earlier = None, None
+        if sequence != self.expected:
+            earlier = next((b for b in reversed(self.batches) if b.sequence == sequence and b.epoch == epoch), None)
+            if earlier is not None:
+                skipped = earlier.expected
+                if earlier.earlier is not None:
+                    earlier.earlier.earlier = None  # no longer chains than two
+            elif (sequence - self.expected) & _MASK < _MASK // 2:
+                skipped = self.expected
+        if earlier is None and (sequence - self.expected) & _MASK < _MASK // 2:
+            self.expected = (sequence + count) & _MASK
+        sent = SentBatch(sequence, count, epoch, batch.crc, sent_ns, conn, skipped, earlier)
+        self.batches.append(sent)
+        return sent
 
-    def earlier(self, batch: SentBatch) -> list[SentBatch]:
+    def before(self, batch: SentBatch) -> list[SentBatch]:
         """Those sent before it in the same epoch, the latest first."""
         found: list[SentBatch] = []
         for each in self.batches:
@@ -88,60 +101,71 @@ class BatchHistory:
         return next((batch for batch in reversed(self.batches) if batch.code == 0), None)
 
 
+class PartitionBatch(NamedTuple):
+    """A batch of a request, and what its producer sent to the partition before it."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    batch: SentBatch
+    history: BatchHistory
+
+    @property
+    def at(self) -> str:
+        """``orders-3``, as Kafka's logs write it."""
+        return f"{self.topic}-{self.partition}"
+
+
 class SentBatches(Model):
-    """Follows the batches that have a producer id, by client, producer id and partition."""
+    """Follows the batches that have a producer id, by client, producer id and partition. `latest`: those of the request or exchange that the
+    detectors are handling; empty for acks=0."""
 
     id = "sent-batches"
     apis = frozenset({PRODUCE})
 
     def setup(self) -> None:
         self._produce = self.traffic.model(ProduceReader)
-        self._histories: LruDict[ProducerPartition, BatchHistory] = LruDict(_PARTITIONS)
+        self._histories: LruDict[_Place, BatchHistory] = LruDict(_PARTITIONS)
+        self._flying: BoundedDict[tuple[int, int], list[PartitionBatch]] = BoundedDict(_FLYING)
+        self.latest: list[PartitionBatch] = []
 
-    def history(self, conn: ClientConnection, batch: Batch, topic: str, partition: int) -> BatchHistory:
-        """Of a batch's producer and partition; empty if nothing is known."""
-        return self._histories.get(_place(conn, batch, topic, partition)) or BatchHistory()
+    def history(self, conn: ClientConnection, producer_id: int, topic: str, partition: int) -> BatchHistory:
+        """Of a producer and partition; empty if nothing is known."""
+        return self._histories.get((conn.client_host, conn.client_id or "", producer_id, topic, partition)) or BatchHistory()
 
-    def sharing(self, conn: ClientConnection, batch: Batch, topic: str, partition: int) -> SentBatch | None:
+    def sharing(self, conn: ClientConnection, sent: PartitionBatch) -> SentBatch | None:
         """The last batch of another client for this partition with the same producer id and epoch. It looks at all histories."""
-        place = _place(conn, batch, topic, partition)
-        for each, history in self._histories.items():
-            if each[1:] == place[1:] and each.client != place.client and history.batches:
+        client, subject = (conn.client_host, conn.client_id or ""), (sent.producer_id, sent.topic, sent.partition)
+        for place, history in self._histories.items():
+            if place[2:] == subject and place[:2] != client and history.batches:
                 last = history.batches[-1]
-                if last.epoch == batch.producer_epoch and last.conn.cluster is conn.cluster:
+                if last.epoch == sent.batch.epoch and last.conn.cluster is conn.cluster:
                     return last
         return None
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         sent = self._produce.sent(exchange)
         if sent is None or not sent.idempotent or not sent.acks:
+            self.latest = []
             return
-        now, number = exchange.request_time_ns or 0, exchange.correlation_id
+        now, host, client_id = exchange.request_time_ns or 0, conn.client_host, conn.client_id or ""
+        latest = []
         for part, batch in sent.idempotent:
-            history = self._histories.of(_place(conn, batch, part.topic, part.partition), BatchHistory)
-            history.batches.append(
-                SentBatch(batch.base_sequence, batch.announced, batch.producer_epoch, batch.crc, now, conn, number)
-            )
+            topic, partition, producer_id = part.topic, part.partition, batch.producer_id
+            history = self._histories.of((host, client_id, producer_id, topic, partition), BatchHistory)
+            added = history.add(batch.base_sequence, batch, now, conn)
+            latest.append(PartitionBatch(topic, partition, producer_id, added, history))
+        self.latest = self._flying[conn.number, exchange.correlation_id] = latest
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self._produce.sent(exchange)
-        if sent is None or not sent.idempotent:
+        self.latest = self._flying.pop((conn.number, exchange.correlation_id), [])
+        if not self.latest:
             return
-        answered = exchange.state is State.PAIRED
-        results = {(r.topic, r.partition): r for r in self._produce.results(exchange)} if answered else {}
+        results = self._produce.results(exchange) if exchange.state is State.PAIRED else []
         now = exchange.response_time_ns or conn.traffic.now_ns
-        for part, batch in sent.idempotent:
-            history = self._histories.get(_place(conn, batch, part.topic, part.partition))
-            known = history.of(exchange) if history is not None else None
-            if history is None or known is None:
-                continue
-            result = results.get((part.topic, part.partition))
-            known.code, known.answered_ns = (result.error, now) if result is not None else (NO_ANSWER, now)
+        answers = {(result.topic, result.partition): result for result in results}
+        for topic, partition, _, batch, _ in self.latest:
+            result = answers.get((topic, partition))
+            batch.code, batch.answered_ns = NO_ANSWER, now
             if result is not None:
-                known.base_offset = result.base_offset
-                if result.error:
-                    history.refusal = result
-
-
-def _place(conn: ClientConnection, batch: Batch, topic: str, partition: int) -> ProducerPartition:
-    return ProducerPartition((conn.client_host, conn.client_id or ""), batch.producer_id, topic, partition)
+                batch.code, batch.base_offset = result.error, result.base_offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.decoder.findings import detectors
+from barnabas.decoder.findings.invariants import ROWS
 
 HEAD = """\
 # Detectors
@@ -23,7 +24,7 @@ SUBJECTS = {
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(line for folder in SUBJECTS for line in _section(folder))])
+    return "\n".join([HEAD, *(line for folder in SUBJECTS for line in _section(folder)), *_answers()])
 
 
 def _section(folder: str) -> Iterator[str]:
@@ -31,6 +32,17 @@ def _section(folder: str) -> Iterator[str]:
     for kind in detectors():
         if kind.__module__.split(".")[-2] == folder:
             yield f"| `{kind.id}` | {kind.severity} | {kind.title} |"
+    yield ""
+
+
+def _answers() -> Iterator[str]:
+    """What `impossible-answer` compares answers with."""
+    yield "## What Apache Kafka never answers\n"
+    yield "`impossible-answer` reports answers that contradict one of these facts.\n"
+    yield "| API | fact | usual severity | Apache Kafka ... | source |\n|---|---|---|---|---|"
+    for row in ROWS:
+        apis = row.apis.split()
+        yield f"| {', '.join(apis) if len(apis) < 4 else 'all'} | `{row.id}` | {row.severity} | {row.kafka} | {row.source} |"
     yield ""
 
 

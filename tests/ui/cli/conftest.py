@@ -73,7 +73,8 @@ def recording(tmp_path: Path) -> Path:
     )
     topics = [{"name": "orders", "partition_data": [{"index": 3, "records": batch}]}]
     with RecordingBuilder(directory, client_id="shop", start_ns=1_000_000_000) as recording:
-        recording.exchange("Produce", 9, {"acks": -1, "topic_data": topics}, {})
+        written = [{"name": "orders", "partition_responses": [{"index": 3, "base_offset": 0}]}]
+        recording.exchange("Produce", 9, {"acks": -1, "topic_data": topics}, {"responses": written})
         recording.exchange("Heartbeat", 4, {"group_id": "g"}, {"error_code": 27})
         recording.request("Produce", 9, {"acks": 0, "topic_data": topics})
         recording.request("Metadata", 12, {})

@@ -82,6 +82,10 @@ class AuditedProgram:
 
 def audit(
     captures: OptionalCaptures = None,
+    attach: Annotated[
+        str,
+        typer.Option("--attach", help="A running proxy: http://HOST:PORT, unix:PATH, or newest.", metavar="URL"),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
     fail_on: Annotated[
@@ -106,21 +110,30 @@ def audit(
     if listing:
         _list(as_json)
         return
-    if not captures:
-        raise Failure("which capture? Give a recording's directory or a file (or --list to list the known bugs)")
+    captures = captures or []
+    if bool(captures) == bool(attach):
+        raise Failure(
+            "which capture? Give a recording's directory or a file, or --attach newest for a running proxy "
+            "(or --list to list the known bugs)"
+        )
     if Path("-") in captures:
         raise Failure("audit reads a capture twice, and standard input can be read only once: save it to a file first")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     ignored = ignoring(ignore)
-    clients, notes = watch(captures)
-    programs = judged(clients, (finding for path in captures for finding in inspected(path)))
+    if attach:
+        clients, findings, notes = attached(attach)
+        programs = judged(clients, findings)
+    else:
+        clients, notes = watch(captures)
+        programs = judged(clients, (finding for path in captures for finding in inspected(path)))
+    where = list(map(str, captures)) or [attach]
     left_out = _leave_out(programs, ignored)
     if html_file is not None:
         from .audit_page import html
 
-        write_text(html_file, html([str(path) for path in captures], programs, _summary(programs)), "--html")
+        write_text(html_file, html(where, programs, _summary(programs)), "--html")
     if as_json:
-        print_json(_document(captures, programs, left_out, notes))
+        print_json(_document(where, programs, left_out, notes))
     else:
         _print(programs, all_)
     warn(notes)
@@ -129,6 +142,37 @@ def audit(
     there = [each.bug for program in programs for each in program.of(Verdict.SEEN, Verdict.PRESENT)]
     if failing is not None and any(Severity(bug.severity).rank >= failing.rank for bug in there):
         raise typer.Exit(1)
+
+
+def attached(url: str) -> tuple[list[ObservedClient], list[Finding], list[str]]:
+    """The clients that are connected to a running proxy, its findings, and a note. Raises Failure."""
+    from ....decoder.compat import ObservedClient
+    from ....decoder.findings import Finding, Severity
+    from ....proxy.control import Control, ControlError
+    from ..proxy.control import access_to, failure_of
+
+    found = access_to("" if url == "newest" else url)
+    try:
+        control = Control(found.url, found.token)
+        connections, told = control.connections(), control.findings()
+    except ControlError as error:
+        raise failure_of(error) from None
+    clients: dict[tuple[str, str, str], ObservedClient] = {}
+    for each in connections:
+        host = str(each["client"]).rpartition(":")[0].strip("[]")
+        client_id, software = str(each.get("client_id") or ""), str(each.get("software") or "")
+        name, _, version = software.partition(" ")
+        client = clients.setdefault((host, client_id, software), ObservedClient(host, client_id, name, version))
+        client.connections += 1
+    findings = [
+        Finding(
+            each["id"], Severity(each["severity"]), each["seen"], each["why"], each["remedy"], each["count"],
+            about=each["about"],
+        )
+        for each in told
+        if not each["injected"]
+    ]  # fmt: skip
+    return list(clients.values()), findings, ["clients with open connections only; a recording has all of them"]
 
 
 def judged(clients: Iterable[ObservedClient], findings: Iterable[Finding]) -> list[AuditedProgram]:
@@ -375,11 +419,11 @@ class AuditDocument(TypedDict):
     notes: list[str]
 
 
-def _document(captures: list[Path], programs: list[AuditedProgram], left_out: int, notes: list[str]) -> AuditDocument:
+def _document(captures: list[str], programs: list[AuditedProgram], left_out: int, notes: list[str]) -> AuditDocument:
     from ....decoder.reference.bugs import tables
 
     return {
-        "captures": list(map(str, captures)),
+        "captures": captures,
         "tables": {name: table.date for name, table in tables().items()},
         "ignored": left_out,
         "programs": list(map(_program_document, programs)),

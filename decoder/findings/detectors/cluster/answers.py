@@ -20,14 +20,27 @@ _REMEDY = {
     ),
     Owner.CLIENT: "report it to the developers of the client library or of its assignor, with this exchange",
 }
+_FETCHES = ("empty-fetch-loop", "read-replica-bouncing", "full-fetches", "fetch-session-churn", "metadata-storm", "connection-churn")
+_MEMBERS = ("rebalance-storm", "slow-rebalance", "idle-members", "closed-without-leaving", "unknown-member", "connection-churn")
+_REFRESHES = ("metadata-storm", "metadata-ignored", "connection-churn", "unused-connections")
+_EFFECTS = {
+    "fetch-null-records": _FETCHES, "fetch-replica-unknown": _FETCHES, "fetch-replica-with-records": _FETCHES, "fetch-missing": _FETCHES,
+    "sync-assignment-changed": _MEMBERS, "sync-assignment-unreadable": _MEMBERS, "sync-assignment-sent-unreadable": _MEMBERS,
+    "join-leader-no-member": _MEMBERS, "join-protocol-not-offered": _MEMBERS, "join-no-member-id": _MEMBERS,
+    "metadata-without-brokers": _REFRESHES, "metadata-leader-unknown": _REFRESHES,
+    "coordinator-without-address": _REFRESHES, "find-coordinator-missing": _REFRESHES, "find-coordinator-unasked": _REFRESHES,
+    "init-producer-id-reused": ("out-of-order-sequence", "duplicate-sends", "producer-fenced", "unknown-producer-id"),
+    "produce-missing": ("resent-without-idempotence", "duplicate-sends"),
+}  # fmt: skip
+"""Detectors whose findings are only effects of an answer, by row (`Finding.explains`)."""
 MOST_FOUND = 1000
 """Findings; more only show again what these do."""
 
 
 _COMMITS = facts.api_key_set("OffsetCommit")
 """APIs of which a request as long as the last one, with the same answer, is not checked again."""
-_WITH_NODES = facts.api_key_set("Fetch", "FindCoordinator")
-"""APIs whose answers are compared with the brokers of the cluster."""
+_WITH_CLUSTER = facts.api_key_set("Fetch", "FindCoordinator", "InitProducerId", "SyncGroup")
+"""APIs whose answers are compared with the brokers of the cluster, or with what they told other connections."""
 
 
 class ImpossibleAnswer(Detector):
@@ -46,15 +59,19 @@ class ImpossibleAnswer(Detector):
         # By client, broker and API: the findings that a right answer makes less severe.
         self._passing: BoundedDict[object, dict[str, tuple[Row, Finding]]] = BoundedDict()
 
-    def _context(self, conn: ClientConnection) -> Context:
+    def _context(self, conn: ClientConnection, exchange: Exchange) -> Context:
         context = self._contexts.get(conn.number)
         if context is None:
             context = self._contexts[conn.number] = Context(conn.broker, memory=self._memory)
+        if exchange.api_key in _WITH_CLUSTER:
+            cluster = conn.cluster
+            context.nodes = cluster.nodes
+            context.broker = f"{conn.broker} {cluster.id}"  # another cluster may be started at the same address
         return context
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key in REQUESTS and (message := exchange.request_view) is not None:
-            requested(message, self._context(conn))
+            requested(message, self._context(conn, exchange))
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
@@ -78,17 +95,14 @@ class ImpossibleAnswer(Detector):
             alike = hash((conn.number, exchange.api_version, len(request.frame), response.frame[4:]))
             if alike in self._alike:
                 return
-        context = self._context(conn)
-        if exchange.api_key in _WITH_NODES:
-            context.nodes = conn.cluster.nodes
-        found = set()
-        for violation in violations(request, response, context, failed):
-            found.add(violation.row.id)
+        context = self._context(conn, exchange)
+        found = violations(request, response, context, failed)
+        for violation in found:
             self._violated(conn, exchange, violation)
         if alike and not found:
             self._alike[alike] = None
         if self._passing and not failed:
-            self._passed(conn, exchange, found)
+            self._passed(conn, exchange, {violation.row.id for violation in found})
 
     def _violated(self, conn: ClientConnection, exchange: Exchange, violation: Violation) -> None:
         row, path, text = violation
@@ -103,11 +117,12 @@ class ImpossibleAnswer(Detector):
                 key,
                 exchange,
                 f"Apache Kafka {row.kafka} ({row.source}).{' ' if row.clients else ''}{row.clients}",
-                _REMEDY[row.owner],
+                row.remedy or _REMEDY[row.owner],
                 seen=_seen(conn, exchange, row, path, text),
                 row=row.id,
                 path=path,
             )
+            finding.explains = _EFFECTS.get(row.id, ())
         finding.severity = Severity(row.severity)
         if row.passes:
             self._passing.of((conn.identity, conn.broker, exchange.api_key), dict)[row.id] = row, finding

@@ -1,11 +1,10 @@
-"""Consumers that get records and do not move on."""
+"""Consumers that do not move on: they get the same records again and again, or none although there are some."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....connection.exchange import Exchange
 from ....records import Batch, Message, RecordsError, batches
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
@@ -13,8 +12,8 @@ from ...engine.formatting import SECOND, duration, several, times
 from ...engine.traffic import ClientConnection
 from ...models.fetch import FetchDetector, FetchExchange, PartitionData, Place
 
-_PREFIX = 61
-"""Bytes of an answer that are compared: a batch's header with its CRC, or the beginning of a message set with the first one's."""
+_PREFIX = 26
+"""Bytes of an answer that are compared: a batch's header up to its CRC, or a message set's up to the first one's. Nothing shorter has records."""
 
 
 class _Content(NamedTuple):
@@ -33,7 +32,6 @@ class _Repeat:
 
     offset: int
     prefix: bytes
-    first: Exchange
     first_ns: int
     count: int = 1
     content: _Content | None = None
@@ -65,13 +63,16 @@ class SameRecordsAgain(FetchDetector):
                 continue
             if repeats is None:
                 repeats = self._repeats.of(conn.number, lambda: BoundedDict(1000))
-            offset, prefix = fetched.offset(answer.place), bytes(answer.records[:_PREFIX])
-            repeat = repeats.get(answer.place)
-            if repeat is None or repeat.offset != offset or repeat.prefix != prefix:
-                repeats[answer.place] = _Repeat(offset, prefix, fetched.exchange, fetched.time_ns)
+            place, prefix = answer.place, bytes(answer.records[:_PREFIX])
+            offset, repeat = fetched.offset(place), repeats.get(place)
+            if repeat is None:
+                repeats[place] = _Repeat(offset, prefix, fetched.time_ns)
+                continue
+            if repeat.offset != offset or repeat.prefix != prefix:
+                repeat.offset, repeat.prefix, repeat.first_ns, repeat.count, repeat.content = offset, prefix, fetched.time_ns, 1, None
                 continue
             repeat.count += 1
-            if repeat.count >= self.COUNT and fetched.time_ns - repeat.first_ns >= self.LASTING_NS and offset >= 0:
+            if repeat.count >= self.COUNT and offset >= 0 and fetched.time_ns - repeat.first_ns >= self.LASTING_NS:
                 self._repeated(conn, fetched, answer, repeat)
 
     def _repeated(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, repeat: _Repeat) -> None:
@@ -83,12 +84,13 @@ class SameRecordsAgain(FetchDetector):
         if content.records and (repeat.count < self.READABLE or lasting > self.OFTEN_NS * repeat.count):
             return
         why, remedy, severity = _judged(content, repeat.offset)
-        (topic, partition), new = answer.place, (conn.identity, answer.place) not in self._found
+        topic, partition = answer.place
         finding = self.report(
-            (conn.identity, answer.place), repeat.first if new else fetched.exchange, why, remedy, severity=severity, topic=topic,
+            (conn.identity, answer.place), fetched.exchange, why, remedy, severity=severity, topic=topic,
             partition=partition, offset=repeat.offset, records=content.records, next_offset=content.last + 1,
         )  # fmt: skip
         finding.count = max(finding.count, repeat.count)
+        finding.first_ns = min(finding.first_ns or repeat.first_ns, repeat.first_ns)
         finding.seen = (
             f"{conn.who} asked {conn.where} {times(repeat.count)} in {duration(lasting)} for offset {repeat.offset} of "
             f"{topic}-{partition} and got the same bytes each time ({_shown(content, repeat.offset)}): it does not move on"
@@ -161,3 +163,77 @@ def _judged(content: _Content, offset: int) -> tuple[str, str, Severity]:
         f"on now, move the group to offset {content.last + 1} (kafka-consumer-groups.sh --reset-offsets)",
         Severity.HIGH,
     )
+
+
+@dataclass(slots=True)
+class _Empty:
+    """Empty answers in a row for one offset, although the log goes on."""
+
+    offset: int
+    since_ns: int
+    count: int = 0
+
+
+class NothingThoughBehind(FetchDetector):
+    id = "fetch-returns-nothing"
+    severity = Severity.MEDIUM
+    title = "a broker returns no records for an offset, though the high watermark is beyond it"
+    why = (
+        "a broker that has records from fetch_offset on returns at least one batch (KIP-74), unless a quota or max_bytes keeps it from that; "
+        "neither is so here. So the consumer stands still while its lag grows. Either the broker cannot read this part of its log (in Apache "
+        "Kafka, remote storage that does not answer in time, KIP-405), or a product reports a high watermark that it cannot serve."
+    )
+    remedy = (
+        "look for read errors in the broker's log at that time (disk, remote storage: remote.fetch.max.wait.ms); report it to the vendor of a "
+        "product other than Apache Kafka. To get on, move the group past the offset (kafka-consumer-groups.sh --reset-offsets)"
+    )
+
+    COUNT = 10
+    LASTING_NS = 30 * SECOND
+    """A single empty answer is a race; remote storage takes a second or two."""
+
+    def setup(self) -> None:
+        self._empty: BoundedDict[int, BoundedDict[Place, _Empty]] = BoundedDict(4096)
+
+    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
+        known = self._empty.get(conn.number)
+        if known is None and fetched.size:
+            return
+        for answer in fetched.answered:
+            offset = fetched.offset(answer.place)
+            if not self._behind(fetched, answer, offset):
+                if known is not None:
+                    known.pop(answer.place, None)
+                continue
+            if fetched.size or fetched.throttle_ms:
+                continue  # other partitions or a quota left no room for this one
+            if known is None:
+                known = self._empty.of(conn.number, lambda: BoundedDict(1000))
+            case = known.get(answer.place)
+            if case is None or case.offset != offset:
+                case = known[answer.place] = _Empty(offset, fetched.time_ns)
+            case.count += 1
+            if case.count >= self.COUNT and fetched.time_ns - case.since_ns >= self.LASTING_NS:
+                self._stuck(conn, fetched, answer, case)
+
+    @staticmethod
+    def _behind(fetched: FetchExchange, answer: PartitionData, offset: int) -> bool:
+        """Whether records were due. A leader may also send the consumer to another replica, or tell it that its log has diverged."""
+        end = answer.last_stable if fetched.read_committed and answer.last_stable >= 0 else answer.high_watermark
+        return not answer.error and not answer.size and 0 <= offset < end and answer.replica < 0 and answer.diverging is None
+
+    def _stuck(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData, case: _Empty) -> None:
+        topic, partition = answer.place
+        finding = self.report(
+            (conn.identity, answer.place), fetched.exchange, topic=topic, partition=partition, offset=case.offset, high_watermark=0
+        )
+        finding.count = max(finding.count, case.count)
+        finding.first_ns = min(finding.first_ns or case.since_ns, case.since_ns)
+        finding.about["high_watermark"] = answer.high_watermark
+        finding.seen = (
+            f"{conn.where} returned no records to {conn.who} for offset {case.offset} of {topic}-{partition} {times(case.count)} in "
+            f"{duration(fetched.time_ns - case.since_ns)}, though the high watermark is {answer.high_watermark}"
+        )
+
+    def closed(self, conn: ClientConnection) -> None:
+        self._empty.pop(conn.number, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....wire.frame import Direction
+from ....wire.tls_records import starts_tls
 
 KEPT = 8
 TLS = "TLS"
@@ -59,7 +60,7 @@ class Alert(NamedTuple):
 
 def protocol(data: bytes, direction: Direction) -> str | None:
     """The name of the protocol whose stream starts like this, None if it may be Kafka's or is unknown."""
-    if len(data) >= 3 and data[0] in (0x15, 0x16) and data[1] == 3 and data[2] <= 4:
+    if starts_tls(data):
         return TLS
     table = _FROM_SERVERS if direction is Direction.RESPONSE else _FROM_CLIENTS
     for start, name in table:
@@ -88,8 +89,14 @@ def _by_shape(data: bytes, direction: Direction) -> str | None:
     return None
 
 
+_MASKED_ALERT = b"*" * 7
+
+
 def alert(data: bytes) -> Alert | None:
-    """A TLS record that is an alert in clear; None for any other, and for encrypted ones."""
+    """A TLS record that is an alert in clear; None for any other, and for encrypted ones. Old recordings mask them: only the length of
+    the record tells that it is one."""
+    if data == _MASKED_ALERT:
+        return Alert(True, "an alert that this recording masks")
     if len(data) < 7 or data[0] != 0x15 or data[1] != 3 or data[3:5] != b"\0\x02" or data[5] not in (1, 2):
         return None
     return Alert(data[5] == 2 and data[6] != 0, ALERTS.get(data[6], f"alert {data[6]}"))

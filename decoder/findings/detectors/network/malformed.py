@@ -7,7 +7,8 @@ Of a frame that did harm, other layouts are tried (`other_layouts`): the one tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from ....codec.codec import UNSUPPORTED_VERSION, is_request, is_response
@@ -61,6 +62,7 @@ _REPEATED = facts.api_key_set("Produce", "Fetch", "Heartbeat", "Metadata", "Shar
 """Requests that a client sends again and again on one connection."""
 _BAD_REQUEST = facts.error_code_set("INVALID_REQUEST", "UNKNOWN_SERVER_ERROR", "CORRUPT_MESSAGE", "UNSUPPORTED_VERSION")
 _AT_ONCE_NS = 5 * SECOND
+_SILENT_NS = 10 * SECOND
 MOST_BROKEN = 1000
 """Most kinds of broken messages kept."""
 
@@ -78,7 +80,7 @@ class _Message(NamedTuple):
 @dataclass(slots=True)
 class _Aftermath:
     """What came after the messages of one kind. Of requests: `refused` with an error that fits, `closed` by the broker; of responses:
-    asked `again`, in an `older` version, `closed` by the client at once. `fine`: it went on as if nothing had been wrong."""
+    asked `again`, in an `older` version, `closed` by the client at once, or `silent` from then on. `fine`: it went on as if nothing had been wrong."""
 
     fine: int = 0
     again: int = 0
@@ -86,22 +88,21 @@ class _Aftermath:
     refused: int = 0
     closed: int = 0
     unanswered: int = 0
+    silent: int = 0
     lossy: bool = False
     said: tuple[str, str] = ("", "")
     """The message, and what is broken in it."""
-    tried: bool = False
-    layout: OtherLayout | None = None
 
     def severity(self, direction: Direction, least: Severity, enough: int) -> Severity:
         """How bad it is. `enough`: how many requests that failed show that this is why."""
-        harm = self.again + self.older + self.refused + self.closed + self.unanswered
+        harm = self.again + self.older + self.refused + self.closed + self.unanswered + self.silent
         if direction is Direction.REQUEST:
             if self.fine or self.lossy or harm < enough:
                 return Severity.INFO if self.fine else least
             return Severity.HIGH if self.closed else Severity.MEDIUM
         if self.lossy or not harm:
             return least
-        return Severity.HIGH if (self.again or self.closed) and not self.fine else Severity.MEDIUM
+        return Severity.HIGH if (self.again or self.closed or self.silent) and not self.fine else Severity.MEDIUM
 
     def text(self, direction: Direction) -> str:
         """The worst that happened."""
@@ -116,6 +117,7 @@ class _Aftermath:
                 (self.closed, "the client then closed the connection"),
                 (self.again, "the client then asked the same again"),
                 (self.older, "the client then asked in an older version"),
+                (self.silent, "the client then sent nothing more"),
             ]
         return "".join(f"; {what} ({times(count)})" for count, what in happened if count)
 
@@ -149,6 +151,7 @@ class _BrokenMessage(Detector):
         self._after: BoundedDict[_Message, _Aftermath] = BoundedDict(MOST_BROKEN)
         # By connection: the last broken message whose aftermath is not known yet, and its exchange.
         self._open: BoundedDict[int, tuple[_Message, Exchange]] = BoundedDict(MOST_BROKEN)
+        self._layouts: BoundedDict[_Message, OtherLayout | None] = BoundedDict(MOST_BROKEN)
         # API and version of broken requests that a broker accepted.
         self._accepted: BoundedDict[tuple[int, int], None] = BoundedDict(MOST_BROKEN)
 
@@ -212,7 +215,10 @@ class _BrokenMessage(Detector):
     def closed(self, conn: ClientConnection) -> None:
         key, before = self._open.pop(conn.number, (None, None))
         after = self._after.get(key) if key is not None else None
-        if key is None or before is None or after is None or not conn.how:
+        if key is None or before is None or after is None:
+            return
+        if not conn.how:
+            after.silent += self._silent(key, before, conn.closed_ns or 0)
             return
         if key.direction is Direction.REQUEST:
             at_once = (conn.closed_ns or 0) - (before.request_time_ns or 0) <= _AT_ONCE_NS
@@ -221,23 +227,29 @@ class _BrokenMessage(Detector):
         elif conn.by != "broker" and key.api_key not in _LAST:
             after.closed += (conn.closed_ns or 0) - (before.response_time_ns or 0) <= _AT_ONCE_NS
 
+    @staticmethod
+    def _silent(key: _Message, before: Exchange, now_ns: int) -> bool:
+        """Whether a client that got a broken response has sent nothing for long."""
+        return key.direction is Direction.RESPONSE and key.api_key not in _LAST and now_ns - (before.response_time_ns or now_ns) >= _SILENT_NS
+
     def finish(self, now_ns: int) -> None:
+        silent = Counter(key for key, before in self._open.values() if self._silent(key, before, now_ns))
         for key, finding in self._found.items():
             after = self._after.get(key) if isinstance(key, _Message) else None
             if isinstance(key, _Message) and after is not None:
-                self._judge(key, after, finding)
+                self._judge(key, replace(after, silent=after.silent + silent[key]), finding)
 
     def _judge(self, key: _Message, after: _Aftermath, finding: Finding) -> None:
+        """Write the finding from what is known now."""
         if key.direction is Direction.REQUEST:
             after.fine = (key.api_key, key.api_version) in self._accepted
         finding.severity = after.severity(key.direction, self.severity, self.ENOUGH)
         harmful = finding.severity.rank > self.severity.rank
         finding.explains = self.explains if harmful else ()
-        if not after.tried and finding.severity is not Severity.INFO:
-            after.tried = True
+        if key not in self._layouts and finding.severity is not Severity.INFO:
             tried = (other_layout(exchange, key.direction) for exchange in finding.exchanges)
-            after.layout = next((layout for layout in tried if layout is not None), None)
-        layout, answers = after.layout, key.direction is Direction.RESPONSE
+            self._layouts[key] = next((layout for layout in tried if layout is not None), None)
+        layout, answers = self._layouts.get(key), key.direction is Direction.RESPONSE
         (message, flaw), then = after.said, after.text(key.direction) if finding.severity is not Severity.INFO else ""
         who = "the broker (or the product or proxy that answers in its place)" if answers else "the client library"
         if layout is not None:
@@ -251,7 +263,7 @@ class _BrokenMessage(Detector):
             finding.remedy = (
                 f"report it to the developers of {who}, with the frame's bytes; or use another version of it. No other version or header "
                 "fits these bytes"
-                if after.tried
+                if key in self._layouts
                 else f"nothing, or report it to the developers of {who}"
             )
 

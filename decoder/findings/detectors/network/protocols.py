@@ -5,10 +5,12 @@ from __future__ import annotations
 from ....connection.connection import Opaque
 from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
+from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.traffic import ClientConnection
 from .endings import MOST_REQUEST, ConnectionStart, Ending, EndingDetector
-from .first_bytes import HTTP, PROXY, TLS, alert, announced, protocol
+from .first_bytes import HTTP, PROXY, TLS, Alert, alert, announced, protocol
+from .tls_handshake import Refusal, TlsHandshake
 
 _ALERTS = {
     "unknown_ca": ("the sender of the alert does not trust the CA that signed the other side's certificate",
@@ -24,6 +26,33 @@ _ALERTS = {
     "handshake_failure": ("the two sides have no cipher or certificate in common",
                           "compare ssl.cipher.suites; with ssl.client.auth=required clients need a certificate"),
 }  # fmt: skip
+_CLIENT_CERTIFICATE = (
+    "with ssl.client.auth=required (listener.name.NAME.ssl.client.auth), brokers accept only clients with a certificate that they trust. "
+    "In TLS 1.3 the broker's alert is encrypted, and some clients report only a disconnect."
+)
+_KEYSTORE = (
+    "give the client a certificate that the broker's truststore accepts (Java: ssl.keystore.location; librdkafka: "
+    "ssl.certificate.location and ssl.key.location), or use a listener that asks for none; the broker's log has the reason"
+)
+_REFUSALS = {
+    Refusal.BY_CLIENT: (
+        "the client ends the handshake with an encrypted alert instead of its Finished",
+        "it does not accept the broker's certificate: an unknown CA, another host name, or dates that are over. The alert is encrypted in "
+        "TLS 1.3; the client's own error message has the reason.",
+        "add the CA to the client's truststore (Java: ssl.truststore.location; librdkafka: ssl.ca.location), and check the host name and "
+        "the dates of the broker's certificate",
+    ),
+    Refusal.NO_CERTIFICATE: (
+        "the broker asks for a client certificate, the client has none, and the broker ends the connection",
+        _CLIENT_CERTIFICATE,
+        _KEYSTORE,
+    ),
+    Refusal.BY_BROKER: (
+        "the broker ends the connection right after the client's Finished, before any data",
+        f"probably it does not accept the client's certificate. {_CLIENT_CERTIFICATE}",
+        _KEYSTORE,
+    ),
+}
 _TLS_CLIENTS = "Java: security.protocol=SSL (or SASL_SSL); librdkafka: security.protocol=ssl; kafka-python, aiokafka: "
 _TLS_REMEDY = f"{_TLS_CLIENTS}security_protocol='SSL' with an ssl_context"
 
@@ -89,15 +118,41 @@ class PlaintextOnTlsPort(EndingDetector):
 class TlsHandshakeFailed(EndingDetector):
     id = "tls-handshake-failed"
     severity = Severity.HIGH
-    title = "a TLS handshake fails with an alert"
+    title = "a TLS handshake fails: with an alert, or right after the certificates"
+
+    OFTEN = 2
+    """Handshakes that a broker ends without a visible reason before that counts as a failure."""
+
+    def setup(self) -> None:
+        self._handshakes: BoundedDict[int, TlsHandshake] = BoundedDict(1024)
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         start = self.endings.starts.get(conn.number)
         if start is None or not start.first_bytes[0] or protocol(start.first_bytes[0], Direction.REQUEST) != TLS:
             return
+        self._handshakes.of(conn.number, TlsHandshake).feed(opaque.direction, opaque.data)
         tls_alert = alert(opaque.data)
         if tls_alert is None or not tls_alert.fatal:
             return
+        self._handshakes.pop(conn.number, None)
+        self._alert(conn, opaque, tls_alert)
+
+    def closed(self, conn: ClientConnection) -> None:
+        handshake = self._handshakes.pop(conn.number, None)
+        refusal = Refusal.NONE if handshake is None or conn.lost else handshake.refusal(conn.by)
+        if refusal is Refusal.NONE:
+            return
+        what, why, remedy = _REFUSALS[refusal]
+        found = self.report(
+            (conn.client_host, conn.broker, refusal), None, why, remedy, time_ns=conn.closed_ns, refusal=refusal.name, **conn.facts
+        )
+        if refusal is Refusal.BY_BROKER and found.count < self.OFTEN:
+            found.severity = Severity.MEDIUM
+        else:
+            found.severity = Severity.HIGH
+        found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {what} ({_times(found.count)})"
+
+    def _alert(self, conn: ClientConnection, opaque: Opaque, tls_alert: Alert) -> None:
         sender = "the client" if opaque.direction is Direction.REQUEST else "the broker"
         why, remedy = _ALERTS.get(tls_alert.name, ("the sender of the alert cannot continue", "check its log"))
         found = self.report(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from ....connection.exchange import Exchange, State
+from ....connection.exchange import Exchange
 from ....records.codecs import little_endian_snappy
-from ....schema.facts import api_key
 from ...engine.finding import Severity
-from ...engine.formatting import times, topic_name
-from ...engine.layout import partition_places
-from ...engine.traffic import ClientConnection
+from ...engine.formatting import times
+from ...engine.traffic import ClientConnection, Traffic
+from ...models.fetch import FETCH, FetchReader
 from ...models.produce import PRODUCE, ProduceDetector
 
-FETCH = api_key("Fetch")
 _MAGIC_AT, _ATTRIBUTES_AT, _HEADER = 16, 22, 61
 _SNAPPY, _ZSTD, _CODECS = 2, 4, 7
 
@@ -34,6 +31,10 @@ class UnusualCompression(ProduceDetector):
     title = "record batches are compressed in a form that strict clients cannot read (snappy header, unknown codec)"
     apis = frozenset({PRODUCE, FETCH})
 
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._fetches = traffic.model(FetchReader)
+
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key != PRODUCE:
             return
@@ -45,9 +46,13 @@ class UnusualCompression(ProduceDetector):
                 self._look(conn, exchange, _Compressed(part.topic, part.partition, batch.codec, batch.data[begin : begin + 16]))
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key == FETCH and exchange.state is State.PAIRED:
-            for first in _fetched(exchange):
-                self._look(conn, exchange, first)
+        fetched = self._fetches.fetched
+        if exchange.api_key != FETCH or fetched is None or fetched.exchange is not exchange:
+            return
+        for answer in fetched.answered:
+            data = answer.records
+            if data and len(data) > _HEADER and data[_MAGIC_AT] == 2 and (codec := data[_ATTRIBUTES_AT] & _CODECS) >= _SNAPPY:
+                self._look(conn, exchange, _Compressed(*answer.place, codec, bytes(data[_HEADER : _HEADER + 16])))
 
     def _look(self, conn: ClientConnection, exchange: Exchange, first: _Compressed) -> None:
         if first.codec > _ZSTD:
@@ -90,20 +95,3 @@ class UnusualCompression(ProduceDetector):
 
 def _who(conn: ClientConnection, exchange: Exchange) -> str:
     return f"{conn.who} sends" if exchange.api_key == PRODUCE else f"{conn.where} sends {conn.who}"
-
-
-def _fetched(exchange: Exchange) -> Iterator[_Compressed]:
-    """The first batch of each partition that a Fetch response has, of those that are compressed with snappy or a later codec."""
-    message = exchange.response_view
-    if message is None:
-        return
-    places = partition_places(message.plan.root, "responses", "partitions")
-    at, records_at = places.fields["partition_index"], places.fields["records"]
-    for topic in message.values[places.topics] or ():
-        for part in topic[places.partitions] or ():
-            data = part[records_at]
-            if data is None or len(data) <= _HEADER or data[_MAGIC_AT] != 2:
-                continue
-            codec = data[_ATTRIBUTES_AT] & _CODECS
-            if codec >= _SNAPPY:
-                yield _Compressed(topic_name(exchange, topic[places.name]), part[at], codec, bytes(data[_HEADER : _HEADER + 16]))

@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange
-from ....records import Batch
 from ....schema.facts import error_code_set
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, several, some
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, unanswered
-from ...models.sent_batches import BatchHistory, SentBatches
+from ...models.produce import PRODUCE, ProduceDetector, unanswered
+from ...models.sent_batches import BatchHistory, PartitionBatch, SentBatches
 
 _Producer = tuple[str, str, int]
 """A client's host, its id, and a producer id."""
 
 
 class _Original(NamedTuple):
-    """Where a batch was sent first. `size`: its records, and its bytes."""
+    """Where a batch was sent first. `count`: of its records."""
 
     topic: str
     partition: int
-    size: tuple[int, int]
+    count: int
 
 
 class _Lost(NamedTuple):
@@ -65,63 +64,54 @@ class BatchInTwoTopics(ProduceDetector):
         self._lost: BoundedDict[_Producer, _Lost] = BoundedDict(1000)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.produce.sent(exchange)
-        if sent is None:
-            return
-        for part, batch in sent.idempotent:
-            key = batch.producer_id, batch.crc, batch.base_sequence
+        for sent in self._sent.latest:
+            batch = sent.batch
+            key = sent.producer_id, batch.crc, batch.sequence
             original = self._originals.get(key)
             if original is None:
-                self._originals[key] = _Original(part.topic, part.partition, (batch.announced, batch.batch_length))
-            elif original.topic != part.topic:
+                self._originals[key] = _Original(sent.topic, sent.partition, batch.count)
+            elif original.topic != sent.topic:
                 if self._lost:
-                    self._again(conn, exchange, part, batch, original)
+                    self._again(conn, exchange, sent, original)
             elif self._found:
-                self._sent_there_too(conn, part.topic, batch)
+                self._sent_there_too(conn, sent)
 
-    def _sent_there_too(self, conn: ClientConnection, topic: str, batch: Batch) -> None:
+    def _sent_there_too(self, conn: ClientConnection, sent: PartitionBatch) -> None:
         """A batch is sent again to its first topic: it was meant for both."""
         for key, finding in list(self._found.items()):
-            if key[:2] == (conn.identity, topic) and finding.about["sequence"] == batch.base_sequence:  # type: ignore[index]
+            if key[:2] == (conn.identity, sent.topic) and finding.about["sequence"] == sent.batch.sequence:  # type: ignore[index]
                 del self._found[key]
 
-    def _again(
-        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, original: _Original
-    ) -> None:
+    def _again(self, conn: ClientConnection, exchange: Exchange, sent: PartitionBatch, original: _Original) -> None:
         """A batch of another topic is sent."""
-        lost = self._lost.get((conn.client_host, conn.client_id or "", batch.producer_id))
-        now = exchange.request_time_ns or 0
-        if lost is None or now - lost.time_ns > self.LOST_NS or not lost.topics & {part.topic, original.topic}:
+        lost = self._lost.get((conn.client_host, conn.client_id or "", sent.producer_id))
+        now, batch = exchange.request_time_ns or 0, sent.batch
+        if lost is None or now - lost.time_ns > self.LOST_NS or not lost.topics & {sent.topic, original.topic}:
             return
-        if (batch.announced, batch.batch_length) != original.size:
-            return
-        there = self._sent.history(conn, batch, original.topic, original.partition)
-        here = self._sent.history(conn, batch, part.topic, part.partition)
-        if not there.batches or _alike(there, here, exchange):
+        there = self._sent.history(conn, sent.producer_id, original.topic, original.partition)
+        if batch.count != original.count or not there.batches or _alike(there, sent):
             return
         finding = self.report(
-            (conn.identity, original.topic, part.topic),
+            (conn.identity, original.topic, sent.topic),
             exchange,
-            topic=part.topic,
-            partition=part.partition,
+            topic=sent.topic,
+            partition=sent.partition,
             original_topic=original.topic,
-            producer_id=batch.producer_id,
-            sequence=batch.base_sequence,
+            producer_id=sent.producer_id,
+            sequence=batch.sequence,
         )
         finding.seen = (
-            f"{conn.who} sent a batch of {original.topic}-{original.partition} ({several(batch.announced, 'record')}, producer id "
-            f"{batch.producer_id}, sequence {batch.base_sequence}, CRC {batch.crc:#010x}) to {part.at} too, byte for byte, "
+            f"{conn.who} sent a batch of {original.topic}-{original.partition} ({several(batch.count, 'record')}, producer id "
+            f"{sent.producer_id}, sequence {batch.sequence}, CRC {batch.crc:#010x}) to {sent.at} too, byte for byte, "
             f"{duration(now - lost.time_ns)} after a Produce for {some(lost.topics)} that got no answer"
         )
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if not unanswered(exchange) and not (exchange.error and any(r.error in self._TIMED_OUT for r in self.produce.results(exchange))):
             return
-        sent = self.produce.sent(exchange)
-        if sent is None or not sent.acks or not sent.idempotent:
-            return
-        topics = frozenset(part.topic for part, _ in sent.idempotent[:100])
-        for producer_id in {batch.producer_id for _, batch in sent.idempotent[:100]}:
+        latest = self._sent.latest[:100]
+        topics = frozenset(sent.topic for sent in latest)
+        for producer_id in {sent.producer_id for sent in latest}:
             key = conn.client_host, conn.client_id or "", producer_id
             before = self._lost.get(key)
             if before is not None and len(before.topics) < 100:
@@ -129,8 +119,7 @@ class BatchInTwoTopics(ProduceDetector):
             self._lost[key] = _Lost(topics, exchange.request_time_ns or 0)
 
 
-def _alike(there: BatchHistory, here: BatchHistory, exchange: Exchange) -> bool:
+def _alike(there: BatchHistory, sent: PartitionBatch) -> bool:
     """Whether the client means to write the same to both: it did so before, or this batch was sent here before."""
-    own = here.of(exchange)
-    sent = {(each.sequence, each.crc) for each in there.batches}
-    return any((each.sequence, each.crc) in sent for each in here.batches if each is not own)
+    known = {(each.sequence, each.crc) for each in there.batches}
+    return any((each.sequence, each.crc) in known for each in sent.history.batches if each is not sent.batch)

@@ -245,14 +245,9 @@ class UnknownProducer(ProduceDetector):
 
     def _forgotten(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse | None) -> _Verdict:
         """Why the leader has no state for the producer id in the partition."""
-        sent = self.produce.sent(exchange)
-        batch = next(
-            (b for part, b in sent.idempotent if result is not None and (part.topic, part.partition) == (result.topic, result.partition)),
-            None,
-        ) if sent is not None else None  # fmt: skip
-        last = None
-        if batch is not None and result is not None:
-            last = self._sent.history(conn, batch, result.topic, result.partition).acknowledged
+        place = (result.topic, result.partition) if result is not None else None
+        sent = next((each for each in self._sent.latest if (each.topic, each.partition) == place), None)
+        last = sent.history.acknowledged if sent is not None else None
         if last is None or result is None:
             return _UNKNOWN_BEFORE
         silence = (exchange.request_time_ns or 0) - last.answered_ns

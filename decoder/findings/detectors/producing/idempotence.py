@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
-from ....records import Batch
 from ....schema.facts import error_code, error_name
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
-from ...engine.traffic import ClientConnection, Traffic
-from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceReader, said
-from ...models.sent_batches import NO_ANSWER, SentBatches
-from .sequence_causes import PERHAPS_SHARED, UNSEEN, SequenceCause, cause_of, late, shared
+from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
+from ...models.produce import PRODUCE, ProduceDetector, said
+from ...models.sent_batches import NO_ANSWER, WAITING, PartitionBatch, SentBatches
+from .sequence_causes import PERHAPS_SHARED, SequenceCause, cause_of, late, shared
 
 _PARTITIONS = 10_000
-_MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
-_Key = tuple[object, int, str, int]
-
-
-def _idempotent(
-    conn: ClientConnection, produce: ProduceReader, exchange: Exchange
-) -> list[tuple[_Key, PartitionProduceData, Batch]]:
-    """The batches of a Produce request that have a producer id."""
-    sent = produce.sent(exchange)
-    if sent is None or not sent.idempotent:
-        return []
-    return [((conn.identity, batch.producer_id, part.topic, part.partition), part, batch) for part, batch in sent.idempotent]
 
 
 @dataclass(slots=True)
-class _Sequence:
-    """What one producer id has sent to one partition. `gaps`: what was expected, by the sequence that came instead;
-    `refused`: when, by the sequence that was out of order; `dropped`: the sequence that the client seems to have given up, -1 for none."""
+class _Refused:
+    """What one producer id could not write to one partition. `sequences`: when each was refused as out of order, until it is accepted;
+    `dropped`: the sequence that the client seems to have given up, -1 for none."""
 
-    epoch: int = -1
-    expected: int | None = None
-    gaps: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
-    refused: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
+    epoch: int
+    sequences: LruDict[int, int] = field(default_factory=lambda: LruDict(16))
     dropped: int = -1
 
 
@@ -54,68 +38,51 @@ class OutOfOrder(ProduceDetector):
     """After a failed batch, those behind it are refused too and resent at once; after this time they are not."""
     _CODE = error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    def setup(self) -> None:
-        self._sequences: LruDict[_Key, _Sequence] = LruDict(_PARTITIONS)
-        self._causes: dict[object, SequenceCause] = {}  # by finding
-
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._sent = traffic.model(SentBatches)
 
+    def setup(self) -> None:
+        self._refused: LruDict[_Place, _Refused] = LruDict(_PARTITIONS)
+        self._causes: dict[object, SequenceCause] = {}  # by finding
+
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, _, batch in _idempotent(conn, self.produce, exchange):
-            known = self._sequences.of(key, _Sequence)
-            sequence, behind = batch.base_sequence, (batch.base_sequence + batch.announced) & _MASK
-            if batch.producer_epoch != known.epoch:
-                if known.refused:
-                    self._bumped(conn, key, known)
-                # A new epoch begins at 0; the first sequence of one that began before the capture is unknown.
-                known.expected = 0 if known.epoch >= 0 else sequence
-                known.epoch = batch.producer_epoch
-                known.gaps.clear()
-            expected = known.expected
-            if expected is None or sequence == expected:
-                known.expected = behind
-            elif (sequence - expected) & _MASK < _MASK // 2:
-                known.gaps[sequence] = expected
-                known.expected = behind
-            elif sequence == known.dropped:
-                self._sent_after_all(conn, batch, known)
+        if not self._refused:
+            return
+        for sent in self._sent.latest:
+            known = self._refused.get(_place(conn, sent))
+            if known is None:
+                continue
+            if sent.batch.epoch != known.epoch:
+                self._bumped(conn, sent, known)
+            elif sent.batch.sequence == known.dropped:
+                self._sent_after_all(conn, sent, known)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.state is not State.PAIRED:
+        if exchange.state is not State.PAIRED or not (exchange.error or self._refused):
             return
-        results = self.produce.results(exchange)
-        if not self._found and not any(r.error == self._CODE for r in results):
-            return
-        answers = {(r.topic, r.partition): r for r in results}
-        for key, part, batch in _idempotent(conn, self.produce, exchange):
-            known = self._sequences.of(key, _Sequence)
-            result = answers.get((part.topic, part.partition))
-            if result is None:
-                continue
-            if result.error == self._CODE:
-                self._refused(conn, exchange, part, batch, known, result.text)
-            elif result.error == 0 and known.refused.pop(batch.base_sequence, 0):
-                finding = self._found.get((conn.identity, batch.producer_id))
-                if finding is not None:
-                    finding.about["recovered"] += 1
+        for sent in self._sent.latest:
+            if sent.batch.code == self._CODE:
+                self._out_of_order(conn, exchange, sent)
+            elif sent.batch.code == 0 and self._refused:
+                known = self._refused.get(_place(conn, sent))
+                if known is not None and known.sequences.pop(sent.batch.sequence, 0):
+                    self._found[conn.identity, sent.producer_id].about["recovered"] += 1
 
-    def _refused(
-        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, known: _Sequence, text: str
-    ) -> None:
-        expected = known.gaps.get(batch.base_sequence)
-        known.refused[batch.base_sequence] = exchange.response_time_ns or 0
-        key = conn.identity, batch.producer_id
+    def _out_of_order(self, conn: ClientConnection, exchange: Exchange, sent: PartitionBatch) -> None:
+        batch = sent.batch
+        known = self._refused.of(_place(conn, sent), lambda: _Refused(batch.epoch))
+        known.sequences[batch.sequence] = exchange.response_time_ns or 0
+        key = conn.identity, sent.producer_id
         finding = self.report(
             key,
             exchange,
-            topic=part.topic,
-            partition=part.partition,
+            topic=sent.topic,
+            partition=sent.partition,
             error=error_name(self._CODE),
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            sequence=batch.base_sequence,
+            producer_id=sent.producer_id,
+            producer_epoch=batch.epoch,
+            sequence=batch.sequence,
             expected=None,
             cause="",
             recovered=0,
@@ -123,31 +90,26 @@ class OutOfOrder(ProduceDetector):
         )
         before = self._causes.get(key)
         if before is None or not before.sure:
-            cause = self._cause(conn, exchange, part, batch, expected)
+            cause = self._cause(conn, sent)
             if before is None or cause.sure:
-                if cause.dropped >= 0:
-                    known.dropped = cause.dropped
-                cause = cause._replace(seen=cause.seen + said(text))
+                known.dropped = cause.dropped
                 finding.about |= {
-                    "topic": part.topic,
-                    "partition": part.partition,
-                    "producer_epoch": batch.producer_epoch,
-                    "sequence": batch.base_sequence,
-                    "expected": expected,
+                    "topic": sent.topic,
+                    "partition": sent.partition,
+                    "producer_epoch": batch.epoch,
+                    "sequence": batch.sequence,
+                    "expected": batch.expected,
                 }
-                self._adopt(key, finding, cause)
+                text = next(
+                    (r.text for r in self.produce.results(exchange) if (r.topic, r.partition) == (sent.topic, sent.partition)), ""
+                )
+                self._adopt(key, finding, cause._replace(seen=cause.seen + said(text)))
         self._tell(conn, key, finding)
 
-    def _cause(
-        self, conn: ClientConnection, exchange: Exchange, part: PartitionProduceData, batch: Batch, expected: int | None
-    ) -> SequenceCause:
-        history = self._sent.history(conn, batch, part.topic, part.partition)
-        sent = history.of(exchange)
-        if sent is None:
-            return UNSEEN
-        cause = cause_of(history, sent, expected)
+    def _cause(self, conn: ClientConnection, sent: PartitionBatch) -> SequenceCause:
+        cause = cause_of(sent.history, sent.batch)
         if cause.kind in PERHAPS_SHARED:
-            other = self._sent.sharing(conn, batch, part.topic, part.partition)
+            other = self._sent.sharing(conn, sent)
             if other is not None:
                 return shared(other)
         return cause
@@ -165,27 +127,27 @@ class OutOfOrder(ProduceDetector):
             f"{about['producer_epoch']}): {self._causes[key].seen}"
         )
 
-    def _sent_after_all(self, conn: ClientConnection, batch: Batch, known: _Sequence) -> None:
+    def _sent_after_all(self, conn: ClientConnection, sent: PartitionBatch, known: _Refused) -> None:
         """The client sends a batch that it seemed to have dropped."""
-        key = conn.identity, batch.producer_id
+        key = conn.identity, sent.producer_id
         finding, cause = self._found.get(key), self._causes.get(key)
         if finding is not None and cause is not None and cause.dropped == known.dropped:
             self._adopt(key, finding, late(known.dropped))
             self._tell(conn, key, finding)
         known.dropped = -1
 
-    def _bumped(self, conn: ClientConnection, key: _Key, known: _Sequence) -> None:
-        finding = self._found.get((conn.identity, key[1]))
+    def _bumped(self, conn: ClientConnection, sent: PartitionBatch, known: _Refused) -> None:
+        finding = self._found.get((conn.identity, sent.producer_id))
         if finding is not None:
-            finding.about["bumped"] += len(known.refused)
-        known.refused.clear()
+            finding.about["bumped"] += len(known.sequences)
+        del self._refused[_place(conn, sent)]
 
     def finish(self, now_ns: int) -> None:
         if not self._found:
             return
         worst: dict[object, Severity] = {}
-        for (identity, producer_id, _, _), known in self._sequences.items():
-            for when in known.refused.values():
+        for (identity, producer_id, _, _), known in self._refused.items():
+            for when in known.sequences.values():
                 severity = Severity.HIGH if now_ns - when >= self.RESENT_NS else Severity.MEDIUM
                 at = identity, producer_id
                 if at in self._causes and self._causes[at].sure:
@@ -196,6 +158,13 @@ class OutOfOrder(ProduceDetector):
             gap = Severity.HIGH if about["expected"] is not None else Severity.INFO
             bumped = Severity.LOW if about["bumped"] else Severity.INFO
             finding.severity = max(worst.get(key, Severity.INFO), gap, bumped, key=lambda s: s.rank)
+
+
+_Place = tuple[ClientIdentity, int, str, int]
+
+
+def _place(conn: ClientConnection, sent: PartitionBatch) -> _Place:
+    return conn.identity, sent.producer_id, sent.topic, sent.partition
 
 
 class DuplicateSends(ProduceDetector):
@@ -216,67 +185,50 @@ class DuplicateSends(ProduceDetector):
         "is written twice. This is what idempotence is for.",
         "nothing, if it is rare: clients take this answer as success. Otherwise find out why requests get no answer",
     )
-    REMEMBERED = 32
-    """Batches of a partition; brokers remember 5."""
     _CODE = error_code("DUPLICATE_SEQUENCE_NUMBER")
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._sent = traffic.model(SentBatches)
 
-    def setup(self) -> None:
-        # By producer and partition: (connection, epoch, sequence) of what was acknowledged.
-        self._taken: LruDict[_Key, deque[tuple[int, int, int]]] = LruDict(_PARTITIONS)
-
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, part, batch in _idempotent(conn, self.produce, exchange):
+        for sent in self._sent.latest:
+            earlier = sent.batch.earlier
             # Only on the same connection: a response may have been lost with another connection.
-            if (conn.number, batch.producer_epoch, batch.base_sequence) in self._taken.get(key, ()):
-                finding = self._report((conn.identity, "again"), conn, exchange, part, batch, None)
+            if earlier is not None and earlier.code == 0 and earlier.conn is conn:
+                finding = self._report((conn.identity, "again"), exchange, sent, None)
                 finding.seen = (
-                    f"{conn.who} resends batches for {part.at} that were already acknowledged on the same connection "
-                    f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
+                    f"{conn.who} resends batches for {sent.at} that were already acknowledged on the same connection "
+                    f"({times(finding.count)}; producer id {sent.producer_id}, sequence {sent.batch.sequence})"
                 )
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.state is not State.PAIRED:
+        if not exchange.error:
             return
-        codes = {(r.topic, r.partition): r.error for r in self.produce.results(exchange)}
-        for key, part, batch in _idempotent(conn, self.produce, exchange):
-            code = codes.get((part.topic, part.partition))
-            if code == 0:
-                taken = self._taken.of(key, lambda: deque(maxlen=self.REMEMBERED))
-                taken.append((conn.number, batch.producer_epoch, batch.base_sequence))
-            elif code == self._CODE:
-                earlier = self._sent.history(conn, batch, part.topic, part.partition).batches
-                lost = any(b.sequence == batch.base_sequence and b.code == NO_ANSWER for b in earlier)
-                finding = self._report((conn.identity, "lost" if lost else "answer"), conn, exchange, part, batch, code)
-                if lost:
-                    finding.severity, finding.why, finding.remedy = Severity.INFO, *self._AFTER_LOSS
-                finding.seen = (
-                    f"{conn.where} answers batches of {conn.who} for {part.at} with DUPLICATE_SEQUENCE_NUMBER "
-                    f"({times(finding.count)}; producer id {batch.producer_id}, sequence {batch.base_sequence})"
-                    + ("; they had been sent before and got no answer" if lost else "")
-                )
+        for sent in self._sent.latest:
+            if sent.batch.code != self._CODE:
+                continue
+            earlier = sent.batch.earlier
+            lost = earlier is not None and earlier.code == NO_ANSWER
+            finding = self._report((conn.identity, "lost" if lost else "answer"), exchange, sent, self._CODE)
+            if lost:
+                finding.severity, finding.why, finding.remedy = Severity.INFO, *self._AFTER_LOSS
+            finding.seen = (
+                f"{conn.where} answers batches of {conn.who} for {sent.at} with DUPLICATE_SEQUENCE_NUMBER "
+                f"({times(finding.count)}; producer id {sent.producer_id}, sequence {sent.batch.sequence})"
+                + ("; they had been sent before and got no answer" if lost else "")
+            )
 
-    def _report(
-        self,
-        key: object,
-        conn: ClientConnection,
-        exchange: Exchange,
-        part: PartitionProduceData,
-        batch: Batch,
-        code: int | None,
-    ) -> Finding:
+    def _report(self, key: object, exchange: Exchange, sent: PartitionBatch, code: int | None) -> Finding:
         return self.report(
             key,
             exchange,
             *self._ACKNOWLEDGED,
-            topic=part.topic,
-            partition=part.partition,
+            topic=sent.topic,
+            partition=sent.partition,
             error=error_name(code) if code else None,
-            producer_id=batch.producer_id,
-            sequence=batch.base_sequence,
+            producer_id=sent.producer_id,
+            sequence=sent.batch.sequence,
         )
 
 
@@ -297,35 +249,27 @@ class TooManyInFlight(ProduceDetector):
     MOST = 5
     """`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`: batches that a broker remembers."""
 
-    def setup(self) -> None:
-        self._flying: LruDict[tuple[int, _Key], int] = LruDict(_PARTITIONS)
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._sent = traffic.model(SentBatches)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, part, batch in _idempotent(conn, self.produce, exchange):
-            at = conn.number, key
-            flying = self._flying.of(at, int) + 1
-            self._flying[at] = flying
+        if len(conn.waiting) <= self.MOST:
+            return
+        for sent in self._sent.latest:
+            flying = sum(1 for each in sent.history.batches if each.code == WAITING and each.conn is conn)
             if flying <= self.MOST:
                 continue
             finding = self.report(
                 conn.identity,
                 exchange,
-                topic=part.topic,
-                partition=part.partition,
-                producer_id=batch.producer_id,
+                topic=sent.topic,
+                partition=sent.partition,
+                producer_id=sent.producer_id,
                 in_flight=0,
             )
             finding.about["in_flight"] = max(finding.about["in_flight"], flying)
             finding.seen = (
-                f"{conn.who} has {finding.about['in_flight']} batches of producer id {batch.producer_id} for {part.at} in "
+                f"{conn.who} has {finding.about['in_flight']} batches of producer id {sent.producer_id} for {sent.at} in "
                 f"flight on one connection"
             )
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for key, _, _ in _idempotent(conn, self.produce, exchange):
-            at = conn.number, key
-            flying = self._flying.get(at, 0) - 1
-            if flying > 0:
-                self._flying[at] = flying
-            elif at in self._flying:
-                del self._flying[at]

@@ -62,14 +62,14 @@ class SequenceCause(NamedTuple):
     explains: tuple[str, ...] = ()
 
 
-def cause_of(history: BatchHistory, sent: SentBatch, expected: int | None) -> SequenceCause:
-    """Why `sent` was refused. `expected`: the sequence that the client skipped before it, None if it skipped none."""
-    earlier = history.earlier(sent)
+def cause_of(history: BatchHistory, sent: SentBatch) -> SequenceCause:
+    """Why `sent` was refused."""
+    earlier = history.before(sent)
     reused = _reused([sent, *earlier])
     if reused is not None:
         return reused
-    if expected is not None:
-        return _gap(earlier, sent, expected)
+    if sent.expected is not None:
+        return _gap(earlier, sent, sent.expected)
     again = _again(earlier, sent)
     if again is not None:
         return again
@@ -244,7 +244,7 @@ def _behind(before: SentBatch, sent: SentBatch) -> SequenceCause:
     )
 
 
-UNSEEN = SequenceCause(
+_UNSEEN = SequenceCause(
     CauseKind.UNSEEN,
     "the batch before it is not in the capture, so it is unknown whether one is missing",
     _SEQUENCES + "When a batch fails, those in flight behind it are refused too and sent again after it: that is normal. If it does "
@@ -264,7 +264,7 @@ def _unseen(sent: SentBatch, first: bool) -> SequenceCause:
             "create a new producer; if this goes on after a cluster was reset, its old logs must go too, or producer ids must grow past the "
             "old ones",
         )
-    return UNSEEN
+    return _UNSEEN
 
 
 def shared(other: SentBatch) -> SequenceCause:

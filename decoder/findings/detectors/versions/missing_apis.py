@@ -163,6 +163,8 @@ _USES = {
     2: facts.api_key_set("ShareGroupHeartbeat", "ShareFetch", "ShareGroupDescribe", "DescribeShareGroupOffsets"),
 }  # fmt: skip
 """By key type: the APIs that show that the client has got further."""
+_GSSAPI_MENDED = (2, 11, 0)
+"""The first librdkafka that uses SASL/GSSAPI where JoinGroup v0 is not offered."""
 _NEW_PROTOCOL = {"apache-kafka-java": (3, 7), "librdkafka": (2, 4), "kgo": (1, 20)}
 """The first version of a client with group.protocol=consumer (KIP-848), also as a preview."""
 
@@ -199,6 +201,8 @@ class ClientGivesUp(_EndsAfterApiVersions):
     def setup(self) -> None:
         super().setup()
         self._sought: BoundedDict[tuple[str, str], _Sought] = BoundedDict()
+        # Clients that have sent nothing else so far: how often they ended, and the last time; None once they have.
+        self._alone: BoundedDict[tuple[str, str], tuple[int, _Ended] | None] = BoundedDict()
 
     @staticmethod
     def _who(conn: ClientConnection) -> tuple[str, str]:
@@ -206,6 +210,7 @@ class ClientGivesUp(_EndsAfterApiVersions):
 
     def went_on(self, conn: ClientConnection, exchange: Exchange) -> None:
         who = self._who(conn)
+        self._alone[who] = None
         sought = self._sought.get(who)
         if exchange.api_key == FIND_COORDINATOR and not exchange.error and (found := _coordinator_of(exchange)) is not None:
             if sought is None:
@@ -226,6 +231,10 @@ class ClientGivesUp(_EndsAfterApiVersions):
         if sought is not None and not is_controller(ended.offered) and not _USES[sought.kind] & sought.newest.keys():
             sought.count += 1
             sought.last = ended
+        who = self._who(ended.conn)
+        alone = self._alone.get(who, (0, ended))
+        if sought is None and alone is not None and not is_controller(ended.offered):
+            self._alone[who] = alone[0] + 1, ended
 
     def finish(self, now_ns: int) -> None:
         self._for_now.clear()
@@ -238,6 +247,41 @@ class ClientGivesUp(_EndsAfterApiVersions):
             missing = _missing(last, sought, count >= self.OFTEN)
             if missing is not None and (sought.kind != _DATA or count >= self.OFTEN):
                 self._for_now[who] = self._state(last, sought, missing, count)
+
+        for who, alone in self._alone.items():
+            if alone is not None and alone[0] >= self.OFTEN and who not in self._for_now:
+                self._for_now[who] = self._state_alone(*alone)
+
+    def _state_alone(self, count: int, last: _Ended) -> Finding:
+        """Of a client that never sent anything else."""
+        conn, offered = last.conn, last.offered
+        known = software(conn.about.software_name, conn.about.software_version, conn.client_id)
+        join_from = offered.get(JOIN_GROUP, (0, 0))[0]
+        severity, text = Severity.HIGH, ""
+        if METADATA not in offered:
+            text = "it does not offer Metadata"
+            why = "every client needs Metadata first. So this is not a broker of Apache Kafka, or a proxy hides the API."
+            remedy = "use the address of a broker, or look at what is between client and broker"
+        elif known is not None and known.client.name == "librdkafka" and join_from and parse_version(known.version) < _GSSAPI_MENDED:
+            text = f"it offers JoinGroup {version_range(offered[JOIN_GROUP])}, and {known.text} looks for v0 before it uses SASL/GSSAPI"
+            why = (
+                "librdkafka before 2.11.0 takes a broker without JoinGroup v0 for one without SASL/GSSAPI, and ends the connection. Kafka 4.0.0 "
+                "dropped that version, and 4.0.1 has it again (KAFKA-19444)."
+            )
+            remedy = "upgrade librdkafka to 2.11.0 or newer, or the broker to 4.0.1 or newer"
+        else:
+            severity, text = Severity.LOW, "everything that clients need first is offered"
+            why = (
+                "the reason is not on the wire. Likeliest first: a probe that only checks whether the broker answers; a client that finds no "
+                "common version of an API that it needs, or no support for its settings (SASL mechanism, idempotence), and says so in its log."
+            )
+            remedy = "read the client's log at that time; compare what the client needs with: barnabas versions " + conn.broker
+        finding = self.finding(
+            f"{conn.who} asks {conn.where} for its versions and ends the connection ({times(count)}): {text}", why, remedy, severity, **conn.facts
+        )
+        finding.add_evidence(last.exchange)
+        finding.count = count
+        return finding
 
     def _state(self, last: _Ended, sought: _Sought, missing: _Missing, count: int) -> Finding:
         conn = last.conn

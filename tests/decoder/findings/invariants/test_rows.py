@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from barnabas.decoder.findings import detectors
+from barnabas.decoder.findings.detectors.cluster import answers
 from barnabas.decoder.findings.engine.finding import Severity
 from barnabas.decoder.findings.invariants import ROWS
 from barnabas.decoder.schema import facts
@@ -56,6 +58,11 @@ def test_a_race_is_no_contradiction(row: str) -> None:
     case = BY_ROW[row]
     good = case.asked, case.answer
     assert row not in told(conversation(case, good, case.changed(row), good))
+
+
+def test_effects_are_detectors() -> None:
+    assert set(answers._EFFECTS) <= set(BY_ROW)
+    assert {effect for effects in answers._EFFECTS.values() for effect in effects} <= {kind.id for kind in detectors()}
 
 
 def test_rows_are_facts_about_known_apis() -> None:

@@ -139,5 +139,6 @@ def test_a_row_may_ask_for_a_severity(monkeypatch):
     (bug,) = (seen.bug for seen in seen_bugs(found))
     for severity, expected in (("high", [bug.id]), ("low|medium", [])):
         pattern = bugs.FindingPattern(found.id, {"severity": frozenset(severity.split("|"))})
-        monkeypatch.setattr(bugs, "bugs_of", lambda client, one=replace(bug, patterns=(pattern,)): (one,))
+        row = replace(bug, patterns=(pattern,))
+        monkeypatch.setattr(bugs, "bugs_of", lambda _, row=row: (row,))
         assert [seen.bug.id for seen in seen_bugs(found)] == expected

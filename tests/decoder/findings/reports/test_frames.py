@@ -15,7 +15,7 @@ from harness.wire import with_size
 from traffic.conversations import Conversations
 
 Offer = Mapping[int, tuple[int, int]]
-KAFKA_4 = releases.release("4.0").offered
+KAFKA_4 = releases.release("4.1").offered
 KAFKA_3 = releases.release("3.6").offered
 
 
@@ -130,6 +130,15 @@ def test_the_layout_that_fits_is_named(api: str, version: int, answer: bytes, id
 def test_how_bad_it_is_depends_on_what_came_next(then: str, severity: Severity) -> None:
     found = asked_once("FindCoordinator", 3, b"\0" + body("FindCoordinator", 3, HOST) + b"\1", then, key="g")
     assert (found.id, found.severity) == ("surplus-bytes", severity)
+
+
+def test_a_client_that_is_silent_after_a_broken_answer() -> None:
+    talk = Conversations()
+    talk.ask(talk.open(), "FindCoordinator", 3, {"key": "g"}, bytes(5) + body("FindCoordinator", 3, HOST) + b"\1")
+    talk.wait(60)
+    negotiate(talk, talk.open("10.0.0.2:9092"), KAFKA_4)
+    assert (cause(talk).id, cause(talk).severity) == ("surplus-bytes", Severity.HIGH)
+    assert "the client then sent nothing more" in cause(talk).seen
 
 
 def test_a_null_instead_of_an_empty_array() -> None:
@@ -302,10 +311,11 @@ def test_a_client_that_waits_at_a_controller_s_listener() -> None:
 
 def test_a_broker_and_an_admin_tool_at_a_controller_s_listener_are_healthy() -> None:
     talk = Conversations()
-    for api, version in (("BrokerHeartbeat", 1), ("DescribeCluster", 1)):
+    node = {"broker_id": 1, "host": "10.0.0.1", "port": 9093}
+    for api, version, answer in (("BrokerHeartbeat", 1, {}), ("DescribeCluster", 1, {"endpoint_type": 2, "brokers": [node], "controller_id": 1})):
         at = talk.open()
         talk.ask(at, "ApiVersions", 3, {}, {"api_keys": api_keys(CONTROLLER)}, client_id=api)
-        talk.ask(at, api, version, {}, {}, client_id=api)
+        talk.ask(at, api, version, {}, answer, client_id=api)
         talk.close(at)
         only_asks(talk, CONTROLLER, count=3, client_id=api)
     assert troubles(talk) == []
@@ -358,6 +368,26 @@ def test_the_new_group_protocol_is_not_offered() -> None:
     found = cause(talk)
     assert found.id == "client-gives-up" and "does not offer ConsumerGroupHeartbeat" in found.seen
     assert "group.protocol=classic" in found.remedy
+
+
+def test_an_old_librdkafka_with_gssapi_at_kafka_4_0_0() -> None:  # KAFKA-19444
+    talk = Conversations()
+    only_asks(talk, {**KAFKA_4, 11: (2, 9)}, count=5, **software("librdkafka", "2.8.0"))
+    found = cause(talk)
+    assert (found.id, found.severity) == ("client-gives-up", Severity.HIGH) and "JoinGroup v2 to v9" in found.seen
+    assert "2.11.0" in found.remedy and "KAFKA-19444" in found.why
+
+
+def test_an_offer_without_metadata() -> None:
+    talk = Conversations()
+    only_asks(talk, {0: (3, 9), 1: (4, 12), 18: (0, 3)}, count=3)
+    assert cause(talk).id == "client-gives-up" and "does not offer Metadata" in cause(talk).seen
+
+
+def test_a_probe_that_only_asks_for_versions_is_not_above_low() -> None:
+    talk = Conversations()
+    only_asks(talk, KAFKA_4, count=20, **software("librdkafka", "2.8.0"))
+    assert troubles(talk) == []
 
 
 def test_clients_that_end_after_api_versions_without_a_reason_are_healthy() -> None:

@@ -814,3 +814,43 @@ def test_a_timeout_that_brokers_do_not_allow() -> None:
     asked = {"transactional_id": "shop-1", "transaction_timeout_ms": 3_600_000, "producer_id": -1, "producer_epoch": -1}
     talk.ask(talk.connect(), "InitProducerId", 4, asked, {"error_code": facts.error_code("INVALID_TRANSACTION_TIMEOUT")})
     assert "it asked for 60 min" in invalid_state(talk).seen
+
+
+# --- no records although there are some
+
+
+def empties(often: int, every: float, watermark: int = 500, offset: int = 40, error: str = "", replica: int = -1) -> list[Finding]:
+    talk = Conversation()
+    connection = talk.connect()
+    for n in range(often):
+        fetched(talk, connection, offset, b"", watermark + n, error, replica=replica)
+        talk.wait(every)
+    return [f for f in talk.findings() if f.id == "fetch-returns-nothing"]
+
+
+def test_a_broker_that_returns_nothing_though_the_watermark_moves() -> None:
+    (found,) = empties(61, 0.6)
+    assert found.severity is Severity.MEDIUM and "offset 40 of orders-0 61 times in 36.0 s" in found.seen
+    assert "the high watermark is 560" in found.seen
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {"often": 40, "every": 0.5},  # not for long
+        {"often": 5, "every": 10},  # not often
+        {"often": 100, "every": 0.5, "offset": 600},  # at the end
+        {"often": 100, "every": 0.5, "replica": 2},  # elsewhere
+    ],
+)
+def test_empty_answers_that_are_normal(healthy: dict[str, Any]) -> None:
+    assert empties(**healthy) == []
+
+
+def test_a_consumer_that_gets_records_now_and_then_is_not_stuck() -> None:
+    talk = Conversation()
+    connection = talk.connect()
+    for n in range(100):
+        fetched(talk, connection, n // 5 * 10, b"" if n % 5 else log_batch(n * 2, n * 2 + 9, n * 2), 1000)
+        talk.wait(0.5)
+    assert [f.seen for f in talk.findings() if f.id == "fetch-returns-nothing"] == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.schema import facts
+from barnabas.ui.cli.analysis.audit import Verdict, attached, judged
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.common.ignore_file import IgnoredClient, IgnoreFile
 from harness.browsing.html_page import Page
@@ -271,3 +272,35 @@ def test_the_report_of_a_fleet_says_the_same(run, capture):
     (program,) = (each for each in audited(run, capture)["programs"] if each["software"] == OLD)
     told = {bug["id"] for bug in program["bugs"] if bug["verdict"] in ("seen", "present")}
     assert {bug for software, bug in rows if software == OLD} == told
+
+
+# -- a running proxy ---------------------------------------------------------------------------------------------
+
+
+def test_the_clients_of_a_running_proxy(monkeypatch):
+    """What a proxy's control API says of open connections and findings."""
+    about = {"api": "Fetch", "api_version": 12, "client_id": "orders", "software": OLD, "client": "10.0.0.5:1", "clients": "[...]"}
+    finding = {"id": "api-versions-ignored", "severity": "high", "seen": "s", "why": "w", "remedy": "r", "count": 3, "rules": []}
+    open_ = {"client": "10.0.0.5:1", "client_id": "orders", "software": OLD}
+
+    class Api:
+        def __init__(self, *_: object) -> None: ...
+
+        def connections(self) -> list[dict[str, Any]]:
+            return [open_, {**open_, "client": "10.0.0.5:2"}, {"client": "10.0.0.6:1", "client_id": None, "software": None}]
+
+        def findings(self) -> list[dict[str, Any]]:
+            return [{**finding, "injected": injected, "about": about} for injected in (False, True)]
+
+    monkeypatch.setattr("barnabas.proxy.control.Control", Api)
+    clients, findings, notes = attached("http://127.0.0.1:1")
+    assert len(findings) == 1 and "open connections only" in notes[0]
+    first, other = judged(clients, findings)
+    assert (first.label, sum(client.connections for client in first.clients)) == (OLD, 2)
+    assert [each.bug.id for each in first.of(Verdict.SEEN)] == ["librdkafka-4870"]
+    assert other.label == "unknown software" and not other.covered
+
+
+def test_a_capture_or_a_proxy(run, capture):
+    done = run("audit", capture, "--attach", "newest")
+    assert done.returncode == 2 and "which capture?" in done.stderr

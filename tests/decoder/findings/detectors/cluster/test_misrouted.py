@@ -12,7 +12,7 @@ ASKED = {"client_software_name": "apache-kafka-java", "client_software_version":
 
 
 def hello(conversation: Conversations, error: str = "NONE", **meant: Any) -> None:
-    answer = {"error_code": facts.error_code(error)}
+    answer = {"error_code": facts.error_code(error), "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 5}]}
     conversation.ask(conversation.open(), "ApiVersions", 5, ASKED | meant, answer)
 
 
