@@ -15,6 +15,7 @@ from ...engine.formatting import times, topic_name
 from ...engine.layout import partition_places
 from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, ProduceDetector
+from .refused_batches import shown
 
 FETCH = api_key("Fetch")
 FORMAT_2 = 3
@@ -38,7 +39,7 @@ class CorruptBatches(ProduceDetector):
     INNER_BYTES = 4 << 20
     """At most, of one decompressed message set."""
     CONNECTIONS = 10_000
-    _CORRUPT = error_code("CORRUPT_MESSAGE")
+    _CORRUPT, _RECORD = error_code("CORRUPT_MESSAGE"), error_code("INVALID_RECORD")
 
     def setup(self) -> None:
         self._fetches: LruDict[int, int] = LruDict(self.CONNECTIONS)
@@ -82,8 +83,20 @@ class CorruptBatches(ProduceDetector):
                 verdict = "its CRC is right here: the bytes change after this point, or the broker objects to something else"
             else:
                 verdict = f"{wrong.what}: it was sent damaged"
+            reason = None
+            if checked and wrong is None and not too_new:
+                request = self.produce.sent(exchange)
+                place = result.topic, result.partition
+                parts = request.parts if request is not None else ()
+                part = next((each for each in parts if (each.topic, each.partition) == place), None)
+                if request is not None and part is not None:
+                    reason = shown(self._RECORD, exchange, request, part, result.text)
             key = "produce", conn.identity
             finding = self._report(key, conn, exchange, result.topic, result.partition, wrong is None, too_new)
+            if reason is not None and reason.why:
+                verdict = f"its CRC is right here, and {reason.seen}"
+                finding.why = f"Brokers before 2.4 answer CORRUPT_MESSAGE to records that they do not accept for other reasons, too. {reason.why}"
+                finding.remedy = reason.remedy
             finding.seen = (
                 f"{conn.where} answers a batch of {conn.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
                 f"({times(finding.count)}); {verdict}" + (f" ({result.text})" if result.text else "")
