@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import admin, answers, contradictions, controller, creation, endpoints, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import (
+    admin,
+    answers,
+    contradictions,
+    controller,
+    creation,
+    endpoints,
+    metadata,
+    misrouted,
+    partitions,
+    throttling,
+    unexplained,
+)
 from .fetching import fetching, lagging, replicas, sessions, standstill
 from .groups import assignments, commits, coordinators, lost_offsets, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
