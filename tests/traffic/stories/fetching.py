@@ -179,8 +179,8 @@ STORIES = (
         "https://github.com/confluentinc/librdkafka/pull/4616", "librdkafka 2.4.0", "Kafka 3.7 with fetch from followers",
         "ListOffsets is sent to the follower: NOT_LEADER_OR_FOLLOWER, 200 times in 20 s; Metadata said broker 1 leads",
         "the client asks a follower for offsets, which only leaders answer: librdkafka 2.4.0 (#4616), newer one",
-        offsets_asked_of_a_follower, frozenset({"metadata-ignored", "leader-retries", "client-bug-seen"}),
-        (r"NOT_LEADER_OR_FOLLOWER", r"ListOffsets", r"(?i)follower|broker 1"),
+        offsets_asked_of_a_follower, frozenset({"metadata-ignored"}),
+        (r"ListOffsets", r"follower", r"librdkafka#4616"),
     ),
     Story(
         "https://github.com/dpkp/kafka-python/pull/2428", "kafka-python 2.0.2", "Kafka 2.6, its coordinator loading",

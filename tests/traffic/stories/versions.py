@@ -82,7 +82,7 @@ STORIES = (
         "https://github.com/apache/kafka/pull/19378", "Java 4.1 share consumer", "Kafka 4.0 without share groups",
         "FindCoordinator, ApiVersions without ShareGroupHeartbeat v1; no further request",
         "the broker does not offer ShareGroupHeartbeat v1 (Kafka 4.1, share.version=1): upgrade or enable it",
-        share_consumer_at_an_old_broker, frozenset({"gave-up-after-api-versions"}), (r"ShareGroupHeartbeat|[Ss]hare group",),
+        share_consumer_at_an_old_broker, frozenset({"client-gives-up"}), (r"ShareGroupHeartbeat|[Ss]hare group",),
     ),
     Story(
         "https://github.com/envoyproxy/envoy/pull/36979", "Java 3.7 producer", "Kafka 3.7 behind Envoy's kafka_broker filter with a denylist",
