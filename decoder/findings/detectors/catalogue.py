@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from ..engine.detector import Detector
-from .cluster import admin, answers, contradictions, metadata, misrouted, partitions, throttling, unexplained
+from .cluster import (
+    admin,
+    answers,
+    contradictions,
+    controller,
+    creation,
+    endpoints,
+    metadata,
+    misrouted,
+    partitions,
+    throttling,
+    unexplained,
+)
 from .fetching import fetching, lagging, replicas, sessions, standstill
-from .groups import assignments, commits, coordinators, membership, progress, rebalances, share
+from .groups import assignments, commits, coordinators, lost_offsets, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
-from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
+from .network import addresses, churn, coverage, cut_short, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
 from .producing import (
     batches,
@@ -64,6 +76,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     protocols.TlsTraffic,
     protocols.ForeignProtocol,
     protocols.FrameSize,
+    cut_short.ResponseCutShort,
     authentication.SaslMechanismMismatch,
     authentication.SaslAuthenticationFailed,
     authentication.CredentialsInClear,
@@ -77,6 +90,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     assignments.AssignmentSkew,
     assignments.IdleMembers,
     coordinators.CoordinatorTrouble,
+    coordinators.TransactionCoordinatorTrouble,
     coordinators.CoordinatorMoved,
     membership.MissedHeartbeats,
     membership.PollIntervalExceeded,
@@ -94,6 +108,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     commits.CommitFailed,
     commits.CommitPerRecord,
     commits.CommitBackwards,
+    lost_offsets.CommittedOffsetLost,
     producing.AcksNone,
     producing.AcksLeader,
     producing.TooLarge,
@@ -134,6 +149,9 @@ _DETECTORS: tuple[type[Detector], ...] = (
     metadata.UnknownTopicLoop,
     metadata.InvalidTopicName,
     metadata.TopicMadeByAsking,
+    creation.CreationRefused,
+    controller.NoController,
+    endpoints.ForeignEndpoint,
     admin.AdminRefused,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,

@@ -85,6 +85,8 @@ def _places() -> dict[int, tuple[str, frozenset[int]]]:
 
 
 _OF_OTHERS = _places()
+_NEVER = {facts.api_key("Fetch"): facts.error_code_set("REQUEST_TIMED_OUT", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")}
+"""Errors that many APIs answer with, but not this one: a Fetch that waits in vain is answered without records."""
 
 
 def check_errors(pair: Pair) -> Iterator[Seen]:
@@ -94,6 +96,9 @@ def check_errors(pair: Pair) -> Iterator[Seen]:
         if keys and key not in keys and key not in _INTERNAL:
             text = f"is {facts.error_name(code)}, an error of {apis.replace(' ', ' and ')}"
             yield Seen(path, text, "error-of-another-api")
+            return
+        if code in _NEVER.get(key, ()):
+            yield Seen(path, f"is {facts.error_name(code)}, which {facts.api_name(key)} never answers", "error-of-another-api")
             return
         place = error_places.of(key, version, code)
         inside = "." in path

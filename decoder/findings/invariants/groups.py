@@ -153,6 +153,31 @@ def _unreadable_subscription(data: bytes) -> str:
     return ""
 
 
+@lru_cache(256)
+def _shorter_subscription(data: bytes) -> tuple[int, bool]:
+    """The version that a subscription names, and whether it ends before that version's fields."""
+    try:
+        fields = embedded.subscription(data)
+    except DecodeError:
+        return 0, False
+    return int(fields["version"]), "layout_version" in fields
+
+
+def _cut_subscriptions(pair: Pair) -> Iterator[Seen]:
+    """Of members whose leader writes whole ones, so that it probably is another client."""
+    answer = pair.answer
+    members = {m.member_id: bytes(m.metadata or b"") for m in answer.members or ()}
+    own = members.get(answer.leader, b"")
+    if pair.asked.protocol_type != "consumer" or not own or _shorter_subscription(own)[1]:
+        return
+    for i, member in enumerate(answer.members or ()):
+        version, cut = _shorter_subscription(members[member.member_id])
+        if cut:
+            text = f"of member {member.member_id!r} says version {version}, but ends before owned_partitions (or what else that version has)"
+            yield Seen(f"members[{i}].metadata", text)
+            return
+
+
 def _subscriptions(pair: Pair) -> Iterator[Seen]:
     if pair.asked.protocol_type != "consumer":
         return
@@ -385,6 +410,11 @@ ROWS: tuple[Row, ...] = (
     _join("join-other-member", "answers with the member id of the request, or with an error", "medium",
     "The old id stays in the group "
           "until its session times out."),
+    Row("join-subscription-cut", "JoinGroup", "and its clients write every field of the version that a subscription "
+        "names (owned_partitions from 1 on, KIP-429)", "ConsumerProtocol.serializeSubscription", _cut_subscriptions,
+        "low", "Leaders of other libraries (Java, franz-go before 1.14) cannot read it and leave the group instead of "
+        "assigning; it is that member's library that must change: kafka-go (kafka-go#1156), older sarama and KafkaJS "
+        "write such. Upgrade it, or give the clients groups of their own.", owner=Owner.CLIENT),
     Row("join-subscription-unreadable", "JoinGroup", "passes the subscriptions of members on as they are; those of "
         "consumers follow "
         "ConsumerProtocolSubscription", "ConsumerProtocol.deserializeSubscription", _subscriptions, "low",

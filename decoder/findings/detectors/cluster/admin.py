@@ -128,6 +128,15 @@ class AdminRefused(Detector):
             else "The change was not made."
         )
         found.severity = Severity.LOW if refusal.code in _ABSENT and key in _DELETES else self.severity
+        if name == "REQUEST_TIMED_OUT" and (request := found.exchanges[-1].request_view) is not None:
+            at = layout(request.plan.root).get("timeout_ms")
+            if at is not None and request.values[at] <= 0:
+                found.seen += f"; the request's timeout_ms is {request.values[at]}"
+                found.why = (
+                    "with timeout_ms 0 a broker does not wait for the change: it answers REQUEST_TIMED_OUT at once, though the change "
+                    "is accepted and usually made. So the client reports a failure each time."
+                )
+                found.remedy = "give the request a timeout (Java: request.timeout.ms; sarama: Admin.Timeout): it is the client's; look before you repeat it"
 
     def _write_controller(self, refusal: _Refusal, seen: str) -> None:
         found, conn = refusal.finding, refusal.conn

@@ -158,6 +158,6 @@ class ImpossibleAnswer(Detector):
 
 def _seen(conn: ClientConnection, exchange: Exchange, row: Row, path: str, text: str) -> str:
     what = f"{exchange.api} v{exchange.api_version}"
-    if row.owner is Owner.CLIENT:
+    if row.owner is Owner.CLIENT and path.startswith("request:"):
         return f"{conn.who} sent {what} to {conn.where}: {path} {text}"
     return f"{conn.where} answered {what} of {conn.who}: {path} {text}"

@@ -18,6 +18,8 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, topic_id_text, topic_name
 from ...engine.traffic import ClientConnection
 from ...models.offered_versions import FETCH, METADATA, PRODUCE
+
+LIST_OFFSETS = facts.api_key("ListOffsets")
 from ...models.produce import PartitionProduceResponse, ProduceDetector
 
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
@@ -33,11 +35,12 @@ class FailedPartition(NamedTuple):
 
 
 def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[FailedPartition]:
-    """The partitions for which a Produce or Fetch response has one of the codes."""
+    """The partitions for which a Produce, Fetch or ListOffsets response has one of the codes."""
     if exchange.state is not State.PAIRED or not exchange.error:
         return
     message = exchange.response_view
-    for topic in message.to_dict()["responses"] if message is not None else ():
+    body = message.to_dict() if message is not None else {}
+    for topic in body.get("responses", body.get("topics", ())):
         found = topic.get("topic_id")
         topic_id = found.bytes if found is not None else None
         name = topic.get("name") or topic.get("topic") or topic_name(exchange, topic_id or "")
@@ -59,7 +62,7 @@ class MetadataIgnored(Detector):
         "upgrade the client; if it is already current, look for an address that leads to the wrong broker (DNS, load "
         "balancer, port forwarding: every broker needs its own advertised.listeners)"
     )
-    apis = frozenset({METADATA, PRODUCE, FETCH})
+    apis = frozenset({METADATA, PRODUCE, FETCH, LIST_OFFSETS})
 
     CODES = facts.error_code_set("NOT_LEADER_OR_FOLLOWER")
     TIMES = 5
@@ -104,6 +107,11 @@ class MetadataIgnored(Detector):
             key, exchange, topic=topic, partition=partition, leader=leader.node, error="NOT_LEADER_OR_FOLLOWER"
         )
         finding.count = tally.count
+        if exchange.api_key == LIST_OFFSETS:
+            finding.why = (
+                "only the leader answers ListOffsets; a follower serves Fetch alone (KIP-392). Metadata names the leader, and the client goes "
+                "on asking the other broker, so it never learns where to begin."
+            )
         finding.seen = (
             f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
             f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as leader"

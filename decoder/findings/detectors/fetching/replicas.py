@@ -154,12 +154,44 @@ class LogTruncated(FetchDetector):
         if asked.to_dict().get("replica_id", -1) >= 0:
             return
         read = self._read_by(conn)
+        current = {
+            (topic["topic"], p["partition"])
+            for topic in asked.to_dict()["topics"]
+            for p in topic["partitions"]
+            if p.get("current_leader_epoch", -1) == p["leader_epoch"]
+        }
         for topic in answered.to_dict()["topics"]:
             for p in topic["partitions"]:
                 place = topic["topic"], p["partition"]
-                position = read.get(place, -1)
+                position, epoch = read.get(place, -1), p.get("leader_epoch", -1)
                 if not p["error_code"] and 0 <= p["end_offset"] < position:
-                    self._cut(conn, exchange, place, position, p.get("leader_epoch", -1), p["end_offset"])
+                    if place in current:
+                        self._contradicted(conn, exchange, place, position, epoch, p["end_offset"])
+                    else:
+                        self._cut(conn, exchange, place, position, epoch, p["end_offset"])
+
+    def _contradicted(
+        self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int
+    ) -> None:
+        """The epoch has not ended: no other leader can have truncated the log, so the answer is wrong."""
+        self.report(
+            ("current", conn.identity, place[0]),
+            exchange,
+            "the epoch asked for is the partition's current one (current_leader_epoch), so no election lies between: the log cannot "
+            "end below records that this client was given in the same epoch, and nothing was truncated. The broker's answer is "
+            "wrong (a broker that answers with an offset that is not committed yet, or of another replica). Clients believe it: "
+            "they report lost records, or reset and read them twice (KIP-320).",
+            "report it to the developers of the broker or service (redpanda#5435 is of this kind); the records are there: clients may "
+            "go on from their position",
+            severity=Severity.HIGH,
+            seen=f"{conn.where} ends epoch {epoch} of {place[0]}-{place[1]} at offset {end}, but {conn.who} had read records from "
+            f"offset {position} in that epoch, which is still the current one",
+            topic=place[0],
+            partition=place[1],
+            offset=position,
+            end_offset=end,
+            epoch=epoch,
+        )
 
     def _cut(
         self, conn: ClientConnection, exchange: Exchange, place: Place, position: int, epoch: int, end: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
@@ -18,8 +18,8 @@ from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group_calls import COORDINATOR_ERRORS, GROUP_APIS
 
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
-GROUP_KEY = 0
-"""FindCoordinator's key type of groups; transactions and share groups have their own."""
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+"""FindCoordinator's key types of groups and of transactional ids; share groups have their own."""
 OFFSETS = "__consumer_offsets"
 _REPLICAS = 3
 """The default of offsets.topic.replication.factor."""
@@ -40,13 +40,13 @@ class FoundCoordinator(NamedTuple):
     address: str
 
 
-def coordinators(exchange: Exchange) -> Iterator[FoundCoordinator]:
-    """The coordinator of every group that a FindCoordinator exchange is about."""
+def coordinators(exchange: Exchange, key_type: int = GROUP_KEY) -> Iterator[FoundCoordinator]:
+    """The coordinator of every group (or transactional id) that a FindCoordinator exchange is about."""
     asked, answered = exchange.request_view, exchange.response_view
     if asked is None or answered is None:
         return
     request = top(asked)
-    if request.get("key_type", GROUP_KEY) != GROUP_KEY:
+    if request.get("key_type", GROUP_KEY) != key_type:
         return
     found = rows(answered, "coordinators") if exchange.api_version >= 4 else [top(answered)]
     for each in found:
@@ -73,6 +73,16 @@ class CoordinatorTrouble(Detector):
     first: both are over in a few seconds."""
     BAD_NS = 60 * SECOND
     ERRORS = 5
+    KEY_TYPE = GROUP_KEY
+    KEY_FIELDS: ClassVar[tuple[str, ...]] = ("group_id",)
+    SUBJECT = "group"
+    TOPIC = OFFSETS
+    REPLICATION = "offsets.topic.replication.factor"
+    WITHOUT = (
+        "Without its coordinator, no member of a group can join, send heartbeats or commit, and members are removed when their session "
+        "times out."
+    )
+    REMEDY = _REMEDY
 
     def setup(self) -> None:
         self._spells: BoundedDict[tuple[str, bool], _Spell] = BoundedDict(2000)
@@ -82,18 +92,21 @@ class CoordinatorTrouble(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == FIND_COORDINATOR and exchange.response is not None:
             now = exchange.response_time_ns or self.traffic.now_ns
-            for group, error, node, _ in coordinators(exchange):
+            for group, error, node, _ in coordinators(exchange, self.KEY_TYPE):
                 if not error:
                     self._found_at[conn.identity, group] = node, now
         if exchange.response is None or (not exchange.error and not self._spells):
             return
         if exchange.api_key == FIND_COORDINATOR:
-            for group, error, _, _ in coordinators(exchange):
+            for group, error, _, _ in coordinators(exchange, self.KEY_TYPE):
                 self._take(conn, exchange, group, error, True)
             return
         asked = exchange.request_view
         if asked is not None:
-            self._take(conn, exchange, top(asked)["group_id"], exchange.error, False)
+            fields = top(asked)
+            group = next((fields[name] for name in self.KEY_FIELDS if fields.get(name)), None)
+            if group is not None:
+                self._take(conn, exchange, group, exchange.error, False)
 
     def _take(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, finding_it: bool) -> None:
         key = group, finding_it
@@ -112,7 +125,7 @@ class CoordinatorTrouble(Detector):
         finding = self.report(group, exchange, group=group, error=facts.error_name(error))
         shown, finding.why, finding.remedy = self._cause(conn, group, spell)
         finding.seen = (
-            f"for {duration(lasted)}, no coordinator answered for group {group!r}: {names}, last to {conn.who} from "
+            f"for {duration(lasted)}, no coordinator answered for {self.SUBJECT} {group!r}: {names}, last to {conn.who} from "
             f"{conn.where} in {exchange.api} v{exchange.api_version}{shown}"
         )
         finding.count = max(finding.count, total)
@@ -127,30 +140,29 @@ class CoordinatorTrouble(Detector):
         if most == "COORDINATOR_LOAD_IN_PROGRESS":
             return (
                 "",
-                f"the coordinator is there and still reads the group's partition of {OFFSETS}. That takes seconds; if it lasts, the "
-                f"partition is very large (it was not compacted), or the broker's disk is slow. {_WITHOUT}",
-                f"look at the size of the partitions of {OFFSETS} and at the broker's log cleaner (it may have died: "
+                f"the coordinator is there and still reads the {self.SUBJECT}'s partition of {self.TOPIC}. That takes seconds; if it lasts, the "
+                f"partition is very large (it was not compacted), or the broker's disk is slow. {self.WITHOUT}",
+                f"look at the size of the partitions of {self.TOPIC} and at the broker's log cleaner (it may have died: "
                 "cleanup.policy must be compact), and at the broker's disk; wait until 'Finished loading offsets' is in its log",
             )
         if most == "NOT_COORDINATOR":
             return self._denied(conn, group, spell)
         cluster = conn.cluster
-        leaderless = [number for (topic, number), leader in cluster.leaders.items() if topic == OFFSETS and leader.node < 0]
+        leaderless = [number for (topic, number), leader in cluster.leaders.items() if topic == self.TOPIC and leader.node < 0]
         if leaderless:
             return (
-                f"; Metadata shows no leader for {some(f'{OFFSETS}-{number}' for number in leaderless)}",
-                f"the group's partition of {OFFSETS} has no leader, so there is no coordinator. {_WITHOUT}",
+                f"; Metadata shows no leader for {some(f'{self.TOPIC}-{number}' for number in leaderless)}",
+                f"the {self.SUBJECT}'s partition of {self.TOPIC} has no leader, so there is no coordinator. {self.WITHOUT}",
                 "start the brokers that hold its replicas",
             )
         if 0 < len(cluster.nodes) < _REPLICAS:
             return (
                 f"; Metadata names {several(len(cluster.nodes), 'broker')}",
-                f"the cluster has fewer brokers than {OFFSETS} has replicas by default (offsets.topic.replication.factor="
-                f"{_REPLICAS}), so that topic cannot be created, or its partitions have no leader. {_WITHOUT}",
-                f"set offsets.topic.replication.factor={len(cluster.nodes)} on the brokers (the same for "
-                "transaction.state.log.replication.factor), or start the other brokers",
+                f"the cluster has fewer brokers than {self.TOPIC} has replicas by default ({self.REPLICATION}="
+                f"{_REPLICAS}), so that topic cannot be created, or its partitions have no leader. {self.WITHOUT}",
+                f"set {self.REPLICATION}={len(cluster.nodes)} on the brokers, or start the other brokers",
             )
-        return "", f"no broker leads the group's partition of {OFFSETS}, or it has too few in-sync replicas. {_WITHOUT}", _REMEDY
+        return "", f"no broker leads the {self.SUBJECT}'s partition of {self.TOPIC}, or it has too few in-sync replicas. {self.WITHOUT}", self.REMEDY
 
     def _denied(self, conn: ClientConnection, group: str, spell: _Spell) -> tuple[str, str, str]:
         """Of brokers that say that they are not the coordinator."""
@@ -160,29 +172,41 @@ class CoordinatorTrouble(Detector):
             return (
                 "; the client did not ask for the coordinator (FindCoordinator) since then",
                 "after NOT_COORDINATOR a client must ask FindCoordinator and send its requests to the broker that it names; this one "
-                f"goes on with the same broker. It is the client's fault. {_WITHOUT}",
+                f"goes on with the same broker. It is the client's fault. {self.WITHOUT}",
                 "restart the client, and upgrade its library",
             )
         if node == here:
             return (
                 f"; FindCoordinator names this very broker ({here})",
                 "the brokers contradict each other: FindCoordinator names a broker that says it is not the coordinator. The leader of "
-                f"the group's partition of {OFFSETS} has changed and not all brokers know it, or it did not become coordinator. "
-                f"{_WITHOUT}",
-                f"restart broker {here} or elect another leader for the partition; {_REMEDY}",
+                f"the {self.SUBJECT}'s partition of {self.TOPIC} has changed and not all brokers know it, or it did not become coordinator. "
+                f"{self.WITHOUT}",
+                f"restart broker {here} or elect another leader for the partition; {self.REMEDY}",
             )
         return (
             f"; FindCoordinator names broker {node}",
-            f"the coordinator is broker {node}, and requests went to another one. {_WITHOUT}",
+            f"the coordinator is broker {node}, and requests went to another one. {self.WITHOUT}",
             f"check that the address of broker {node} leads to it (advertised.listeners, load balancers, port mappings); upgrade the "
             "client if it asks the wrong broker",
         )
 
 
-_WITHOUT = (
-    "Without its coordinator, no member of a group can join, send heartbeats or commit, and members are removed when their session "
-    "times out."
-)
+class TransactionCoordinatorTrouble(CoordinatorTrouble):
+    id = "transaction-coordinator-unavailable"
+    title = "for a long time, the coordinator of a transactional id is not available, is loading, or is another broker"
+    apis = facts.api_key_set("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
+    explains = ("transaction-refused",)
+
+    KEY_TYPE = TRANSACTION_KEY
+    KEY_FIELDS = ("transactional_id", "v3_and_below_transactional_id")
+    SUBJECT = "transactional id"
+    TOPIC = "__transaction_state"
+    REPLICATION = "transaction.state.log.replication.factor"
+    WITHOUT = "Without its coordinator, a producer can neither begin nor end a transaction: initTransactions waits and times out."
+    REMEDY = (
+        "check the brokers: is one restarting, do partitions of __transaction_state lack a leader or have fewer in-sync replicas than "
+        "transaction.state.log.min.isr?"
+    )
 
 
 class CoordinatorMoved(Detector):

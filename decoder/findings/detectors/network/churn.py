@@ -222,8 +222,13 @@ class ClosedByBroker(Detector):
     JUST_SENT_NS = 2 * SECOND
     """A request sent this shortly before the end, after a pause, crossed the close."""
     OFTEN = 3
+    HANDSHAKE = facts.api_key("SaslHandshake")
 
     def setup(self) -> None:
+        self._answered: BoundedDict[tuple[ClientIdentity, str, int], bool] = BoundedDict(8192)
+        """The APIs that a broker has answered to a client."""
+        self._refused: BoundedDict[tuple[ClientIdentity, str, int], int] = BoundedDict(1024)
+        """How often it closed on one that it never answered, or on SaslHandshake."""
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
         self._served: BoundedDict[int, bool] = BoundedDict(8192)
 
@@ -233,6 +238,8 @@ class ClosedByBroker(Detector):
                 waiting.append(exchange)
             return
         self._without.pop(conn.number, None)
+        if exchange.state is State.PAIRED:
+            self._answered[conn.identity, conn.broker, exchange.api_key] = True
         if exchange.api_key not in self.LOGIN:
             self._served[conn.number] = True
 
@@ -240,10 +247,12 @@ class ClosedByBroker(Detector):
         last = (conn.last_activity_ns, conn.pause_ns) if conn.last_activity_ns >= 0 else None
         waiting = self._without.pop(conn.number, [])
         served = self._served.pop(conn.number, False)
-        if conn.by != "broker" or conn.lost or not served:
+        if conn.by != "broker" or conn.lost:
             return
         ended = conn.closed_ns or 0
         lost = [e for e in waiting if e.api_key not in LONG_POLLS and not e.undecoded]
+        if not served and not (lost and conn.answers and lost[0].api_key == self.HANDSHAKE):
+            return
         offered = conn.about.range(lost[0].api_key) if lost else None
         if lost and offered is not None and not offered[0] <= lost[0].api_version <= offered[1]:
             return  # another finding: the version was refused
@@ -254,6 +263,10 @@ class ClosedByBroker(Detector):
         asked = lost[0].request_time_ns or ended
         pause = last[1] if last is not None else 0
         idle = pause >= self.IDLE_NS and ended - asked <= self.JUST_SENT_NS
+        if not idle and ended - asked <= self.JUST_SENT_NS and self._of_one_api(conn, lost[0], ended - asked):
+            return
+        if not served:
+            return
         finding = self._report((conn.identity, conn.broker, idle), conn, lost[0], idle, pause)
         if finding.count >= self.OFTEN:
             finding.severity = Severity.MEDIUM
@@ -264,6 +277,49 @@ class ClosedByBroker(Detector):
             + f" and left {several(len(lost), 'request')} ({names}) without an answer, "
             + f"{duration(ended - asked)} after {'they were' if len(lost) > 1 else 'it was'} sent ({times(finding.count)})"
         )
+
+    def _of_one_api(self, conn: ClientConnection, exchange: Exchange, after_ns: int) -> bool:
+        """Whether the broker closes on each request of this API: from the third connection on, which is reported."""
+        kind = conn.identity, conn.broker, exchange.api_key
+        answered, handshake = kind in self._answered, exchange.api_key == self.HANDSHAKE
+        if answered and not handshake:
+            return False
+        count = self._refused[kind] = self._refused.get(kind, 0) + 1
+        if count < self.OFTEN:
+            return False
+        why = (
+            (
+                "SaslHandshake names the mechanism only; credentials come after it. So the broker (or a load balancer or proxy in front "
+                "of it) does not close because of them: it limits connections or connects per second (MSK does, by instance size and "
+                "for IAM), it stops, or it fails to prepare the mechanism."
+            )
+            if handshake
+            else f"the connection negotiated, and its other requests are answered; {exchange.api} v{exchange.api_version} is not, though "
+            "the broker offers it. A proxy that filters by API closes so (Envoy's kafka_broker filter, Kroxylicious, gateways of cloud "
+            "providers); a broker does if the request is over its socket.request.max.bytes, or if it cannot read it or fails on it."
+        )
+        remedy = (
+            "check the limits of the broker or service (max.connection.creation.rate, max.connections.per.ip; on MSK the quota of IAM "
+            "connections), and its log for this mechanism; let the client reconnect less often (reconnect.backoff.ms)"
+            if handshake
+            else f"look for {exchange.api} in the configuration of the proxy (its allow and deny lists, the Kafka release it knows), or in "
+            "the broker's log: it is not the client that must change"
+        )
+        finding = self.report(
+            ("api", *kind), exchange, why, remedy, severity=Severity.MEDIUM if answered else Severity.HIGH, time_ns=conn.closed_ns,
+            facts=conn.facts_of(exchange), idle=False,
+        )  # fmt: skip
+        finding.count = max(finding.count, count)
+        before_it = self._found.get((conn.identity, conn.broker, False))
+        if before_it is not None and before_it.count < self.OFTEN and before_it.about.get("api") == exchange.api:
+            del self._found[conn.identity, conn.broker, False]
+        never = "some were answered" if answered else "none was ever answered"
+        before = "before the client sent any credentials" if handshake else "other requests are answered"
+        finding.seen = (
+            f"{conn.where} closes the connection of {conn.who} on {exchange.api} v{exchange.api_version} "
+            f"({exchange.request_size} bytes) instead of answering, {duration(after_ns)} after it was sent ({times(finding.count)}; {never}); {before}"
+        )
+        return True
 
     def _idle(self, conn: ClientConnection, idle: int) -> None:
         finding = self._report(("idle", conn.identity), conn, None, True, idle)

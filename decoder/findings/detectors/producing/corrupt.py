@@ -15,6 +15,7 @@ from ...engine.formatting import times, topic_name
 from ...engine.layout import partition_places
 from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, ProduceDetector
+from .refused_batches import shown
 
 FETCH = api_key("Fetch")
 FORMAT_2 = 3
@@ -29,6 +30,8 @@ class CorruptBatches(ProduceDetector):
 
     EVERY = 16
     """Of a connection's Fetch responses with records, one in this many is checked, the first one always."""
+    SAME_SIZE = 3
+    """So many with the size of the one before are checked as well: a consumer that stops at a damaged batch gets it again."""
     CHECKED_BYTES = 256 << 10
     """At most, of one Fetch response."""
     SMALLEST = 59
@@ -36,21 +39,28 @@ class CorruptBatches(ProduceDetector):
     INNER_BYTES = 4 << 20
     """At most, of one decompressed message set."""
     CONNECTIONS = 10_000
-    _CORRUPT = error_code("CORRUPT_MESSAGE")
+    _CORRUPT, _RECORD = error_code("CORRUPT_MESSAGE"), error_code("INVALID_RECORD")
 
     def setup(self) -> None:
         self._fetches: LruDict[int, int] = LruDict(self.CONNECTIONS)
+        self._sizes: LruDict[int, tuple[int, int]] = LruDict(self.CONNECTIONS)
+        """Of the last Fetch response with records: its size, and how many of that size came in a row."""
 
     def closed(self, conn: ClientConnection) -> None:
         if conn.number in self._fetches:
             del self._fetches[conn.number]
+        if conn.number in self._sizes:
+            del self._sizes[conn.number]
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == PRODUCE:
             self._produced(conn, exchange)
         elif exchange.state is State.PAIRED and (exchange.response_size or 0) >= self.SMALLEST:
             count = self._fetches.of(conn.number, int)
-            if count % self.EVERY or self._fetched(conn, exchange):
+            size, row = self._sizes.get(conn.number, (0, 0))
+            row = row + 1 if size == exchange.response_size else 0
+            self._sizes[conn.number] = exchange.response_size or 0, row
+            if (count % self.EVERY and not 0 < row <= self.SAME_SIZE) or self._fetched(conn, exchange):
                 self._fetches[conn.number] = count + 1
 
     def _produced(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -73,8 +83,20 @@ class CorruptBatches(ProduceDetector):
                 verdict = "its CRC is right here: the bytes change after this point, or the broker objects to something else"
             else:
                 verdict = f"{wrong.what}: it was sent damaged"
+            reason = None
+            if checked and wrong is None and not too_new:
+                request = self.produce.sent(exchange)
+                place = result.topic, result.partition
+                parts = request.parts if request is not None else ()
+                part = next((each for each in parts if (each.topic, each.partition) == place), None)
+                if request is not None and part is not None:
+                    reason = shown(self._RECORD, exchange, request, part, result.text)
             key = "produce", conn.identity
             finding = self._report(key, conn, exchange, result.topic, result.partition, wrong is None, too_new)
+            if reason is not None and reason.why:
+                verdict = f"its CRC is right here, and {reason.seen}"
+                finding.why = f"Brokers before 2.4 answer CORRUPT_MESSAGE to records that they do not accept for other reasons, too. {reason.why}"
+                finding.remedy = reason.remedy
             finding.seen = (
                 f"{conn.where} answers a batch of {conn.who} for {result.topic}-{result.partition} with CORRUPT_MESSAGE "
                 f"({times(finding.count)}); {verdict}" + (f" ({result.text})" if result.text else "")

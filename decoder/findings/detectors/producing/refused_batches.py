@@ -40,6 +40,8 @@ def shown(code: int, exchange: Exchange, sent: ProduceRequest, part: PartitionPr
         return _codec(batch, exchange)
     if code == _REQUEST:
         return _request(batch, sent, part)
+    if code == _FORMAT:
+        return _format(batch)
     if code == _TIMESTAMP or (code == _RECORD and "timestamp" in text.lower()):
         return _timestamps(batch, exchange, final=True)
     return _record(batch, exchange, text) if code == _RECORD else None
@@ -85,6 +87,19 @@ def _request(batch: Batch, sent: ProduceRequest, part: PartitionProduceData) -> 
             "report it to the developers of the client",
         )
     return None
+
+
+def _format(batch: Batch) -> Shown | None:
+    if batch.producer_id >= 0 or batch.transactional or not batch.codec:
+        return None
+    return Shown(
+        f"the batch is of format 2, without a producer id, compressed with {batch.codec_name}",
+        "Apache Kafka answers so only where a topic has an older message format and the batch needs format 2 (a producer id, a "
+        f"transaction); this one does not. So the broker is most likely another product that does not accept {batch.codec_name}: Azure "
+        "Event Hubs answers so to codecs other than gzip.",
+        "switch compression off in the producer (compression.type=none; franz-go: ProducerBatchCompression(NoCompression())), or use a "
+        "codec that the product supports; with Apache Kafka, raise the topic's message format or upgrade the brokers",
+    )
 
 
 def _timestamps(batch: Batch, exchange: Exchange, final: bool) -> Shown | None:
@@ -152,7 +167,10 @@ def _record(batch: Batch, exchange: Exchange, text: str) -> Shown | None:
     return far
 
 
-_ACKS, _CODEC, _REQUEST, _TIMESTAMP, _RECORD = map(
+_ACKS, _CODEC, _REQUEST, _TIMESTAMP, _RECORD, _FORMAT = map(
     error_code,
-    ("INVALID_REQUIRED_ACKS", "UNSUPPORTED_COMPRESSION_TYPE", "INVALID_REQUEST", "INVALID_TIMESTAMP", "INVALID_RECORD"),
-)
+    (
+        "INVALID_REQUIRED_ACKS", "UNSUPPORTED_COMPRESSION_TYPE", "INVALID_REQUEST", "INVALID_TIMESTAMP", "INVALID_RECORD",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    ),
+)  # fmt: skip

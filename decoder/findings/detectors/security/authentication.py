@@ -288,7 +288,9 @@ class CredentialsInClear(_SaslDetector):
 class SaslOutOfTurn(_SaslDetector):
     id = "sasl-out-of-turn"
     severity = Severity.HIGH
-    title = "a client sends SASL when or where the broker does not expect it (ILLEGAL_SASL_STATE)"
+    title = "a client sends SASL when or where the broker does not expect it, or something else in the middle of it (ILLEGAL_SASL_STATE)"
+    apis = None
+    wanted = Wanted.FAILED
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         state = self.sasl.of(conn)
@@ -303,6 +305,18 @@ class SaslOutOfTurn(_SaslDetector):
 
 def _out_of_turn(exchange: Exchange, state: SaslState) -> tuple[str, str, str]:
     """What a client did that the broker did not expect, why that matters, and what to do."""
+    if exchange.api_key not in _SASL:
+        amid = state.handshaken and not state.rounds
+        again = f" again (after {several(state.logins, 'login')})" if state.logins else ""
+        return (
+            f"the client began to log in{again} with SaslHandshake, and sent {exchange.api} before SaslAuthenticate"
+            if amid
+            else f"{exchange.api} is no part of logging in, which has not ended",
+            "between SaslHandshake and the last SaslAuthenticate, a broker accepts nothing else, in later logins (connections.max.reauth.ms, "
+            "KIP-368) as in the first one. It refuses the request and closes the connection.",
+            "it is the client library's fault: it must hold back other requests until it is logged in again. Upgrade it, or report it; "
+            "until then, longer sessions (connections.max.reauth.ms on the broker) make it rarer",
+        )
     if exchange.api_key == _HANDSHAKE and not state.handshaken:
         return (
             "it does not expect SASL there",

@@ -22,6 +22,7 @@ PRODUCE = facts.api_key("Produce")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
 JOIN_GROUP = facts.api_key("JoinGroup")
 CONSUMER_GROUP_HEARTBEAT = facts.api_key("ConsumerGroupHeartbeat")
+SHARE_GROUP_HEARTBEAT = facts.api_key("ShareGroupHeartbeat")
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 _CONTROLLERS = facts.api_key_set("Vote", "BeginQuorumEpoch", "BrokerRegistration", "BrokerHeartbeat")
@@ -352,6 +353,18 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
             False,
             (new,),
         )
+    share = facts.api_name(SHARE_GROUP_HEARTBEAT)
+    if sought.kind == 0 and offered.get(SHARE_GROUP_HEARTBEAT, (0, 0))[1] < 1 and _has_share_groups(last.conn):
+        return _Missing(
+            f"of what consumers of all kinds need, it does not offer {share} v1 alone",
+            f"consumers of the classic and the consumer protocol find all they need and go on. A share consumer (KIP-932) needs {share} v1, "
+            "which brokers offer since Kafka 4.1 if share groups are enabled (by default since 4.2), and ends with an "
+            "UnsupportedVersionException that is not visible on the wire.",
+            "use brokers of 4.2 or newer, or of 4.1 after kafka-features.sh upgrade --feature share.version=1; or a consumer instead of a share "
+            "consumer",
+            False,
+            (share,),
+        )
     return None
 
 
@@ -386,6 +399,14 @@ def _too_old(sought: _Sought, offered: Table) -> _Missing | None:
                 (api,),
             )
     return None
+
+
+def _has_share_groups(conn: ClientConnection) -> bool:
+    """Whether the client's version has share consumers."""
+    known = software(conn.about.software_name, conn.about.software_version, conn.client_id)
+    if known is None or known.guessed or not known.version:
+        return False
+    return known.client.name == "apache-kafka-java" and parse_version(known.version) >= (4, 0)
 
 
 def _has_new_protocol(conn: ClientConnection, often: bool) -> bool:

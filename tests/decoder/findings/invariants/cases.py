@@ -288,6 +288,9 @@ def _groups() -> Iterator[Case]:
         "join-generation-negative": put("generation_id", value=-1),
         "join-no-member-id": put("member_id", value=""),
         "join-other-member": put("member_id", value="m2"),
+        "join-subscription-cut": put("members", value=[
+            {"member_id": "m1", "metadata": subscription}, {"member_id": "m2", "metadata": b"\0\1" + subscription[2:]},
+        ]),
         "join-subscription-unreadable": lambda q, _: q["protocols"][0].update(metadata=subscription[:5]),
     })  # fmt: skip
     assignment = bytes.fromhex("0000000000010006") + b"orders" + bytes.fromhex("000000010000000000000000")

@@ -123,11 +123,11 @@ def _reported(api: str, errors: list[str], path: str | None = None, only: bool =
 
 
 def test_what_is_wrong_is_named_at_once() -> None:
-    (found,) = _reported("CreateTopics", ["INVALID_REPLICATION_FACTOR"], "topics.error_code")
+    (found,) = _reported("CreateTopics", ["INVALID_REPLICA_ASSIGNMENT"], "topics.error_code")
     assert found.severity is Severity.MEDIUM and found.count == 1
-    assert "CreateTopics" in found.seen and "INVALID_REPLICATION_FACTOR for orders once" in found.seen
-    assert found.why.startswith(explain.error(38).what) and explain.error(38).do[0] in found.remedy
-    assert (found.about["error"], found.about["gone"]) == ("INVALID_REPLICATION_FACTOR", False)
+    assert "CreateTopics" in found.seen and "INVALID_REPLICA_ASSIGNMENT for orders once" in found.seen
+    assert found.why.startswith(explain.error(39).what) and explain.error(39).do[0] in found.remedy
+    assert (found.about["error"], found.about["gone"]) == ("INVALID_REPLICA_ASSIGNMENT", False)
 
 
 def test_what_went_away_is_low() -> None:

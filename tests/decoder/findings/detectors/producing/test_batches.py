@@ -134,8 +134,8 @@ def test_a_fetched_batch_that_is_damaged() -> None:
     assert "at offset 3" in finding.seen and finding.about["api"] == "Fetch"
 
 
-@pytest.mark.parametrize(("number", "count"), [(1, 0), (15, 0), (16, 1), (32, 1)])
-def test_one_fetch_of_sixteen_is_checked(number: int, count: int) -> None:
+@pytest.mark.parametrize(("number", "count"), [(1, 1), (3, 1), (4, 0), (15, 0), (16, 1), (32, 1)])
+def test_one_fetch_of_sixteen_and_the_first_of_one_size_are_checked(number: int, count: int) -> None:
     fetches = [h for h in recording("producing-fetched") if (e := exchange_of(h)) is not None and e.api == "Fetch"]
     full = only(fetches, lambda e: b"letter 0" in (e.response or b""))
     happened = [h for n in range(40) for h in edited(full, damaged if n == number else None)]

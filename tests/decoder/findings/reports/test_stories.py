@@ -1,0 +1,48 @@
+"""Public bug reports, played as traffic: the first finding above info names the cause; healthy traffic of the same kind is well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from barnabas.decoder.findings import Finding, Severity
+from traffic.conversations import Conversations
+from traffic.stories import admin, connections, fetching, groups, healthy, producing, versions
+from traffic.stories.telling import Story
+
+STORIES = [story for area in (connections, versions, producing, fetching, groups, admin) for story in area.STORIES]
+NAMED = [story for story in STORIES if story.named]
+OPEN = [story for story in STORIES if not story.named]
+
+
+def above_info(conversation: Conversations) -> list[Finding]:
+    return [finding for finding in conversation.findings() if finding.severity is not Severity.INFO]
+
+
+def text(finding: Finding) -> str:
+    return " ".join((finding.seen, finding.why, finding.remedy))
+
+
+@pytest.mark.parametrize("story", NAMED, ids=lambda story: story.name)
+def test_the_first_finding_names_the_cause(story: Story) -> None:
+    found = above_info(story.play())
+    assert found, f"nothing is found; expected: {story.expected}"
+    first = found[0]
+    assert first.id in story.ids, first.seen
+    for words in story.words:
+        assert re.search(words, text(first)), f"no {words!r} in: {text(first)}"
+
+
+@pytest.mark.parametrize("story", OPEN, ids=lambda story: story.name)
+def test_what_is_not_named_yet_is_not_explained_wrongly(story: Story) -> None:
+    assert story.refuted, "says what the traffic refutes"
+    for finding in above_info(story.play()):
+        for words in story.refuted:
+            assert not re.search(words, text(finding)), f"{words!r} is refuted: {text(finding)}"
+
+
+@pytest.mark.parametrize("play", healthy.TWINS, ids=lambda play: play.__name__)
+def test_healthy_twins_have_nothing_above_low(play: Callable[[], Conversations]) -> None:
+    worse = [f for f in play().findings() if f.severity.rank > Severity.LOW.rank]
+    assert worse == [], [(f.id, f.seen) for f in worse]

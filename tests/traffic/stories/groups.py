@@ -1,0 +1,170 @@
+"""Stories of consumer groups."""
+
+from __future__ import annotations
+
+from traffic.conversations import Conversations
+from traffic.stories.telling import LATER, Story, Talk, assignment, librdkafka, subscription, topic
+
+
+def range_meets_cooperative() -> Conversations:
+    talk = Talk("kgo", "v1.19.5", release="3.8", client_id="otel-collector")
+    for _ in range(6):
+        conn = talk.meet()
+        talk.metadata(conn, [topic()])
+        talk.coordinator(conn, "otel", version=4)
+        body = {
+            "group_id": "otel", "session_timeout_ms": 45000, "rebalance_timeout_ms": 60000, "protocol_type": "consumer",
+            "protocols": [{"name": "cooperative-sticky", "metadata": subscription(["orders"])}],
+        }  # fmt: skip
+        talk.ask(
+            conn,
+            "JoinGroup",
+            7,
+            body,
+            {"error_code": 23, "generation_id": -1, "protocol_name": "", "leader": "", "member_id": ""},
+        )
+        talk.wait(0.25)
+        talk.close(conn)
+        talk.wait(LATER)
+    return talk
+
+
+def subscription_that_ends_early() -> Conversations:
+    talk = Talk("kgo", "v1.13.4", release="2.6", client_id="kgo")
+    other = subscription(["orders"], 1, owned=False)
+    mine = subscription(["orders"], 1)
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=7)
+    talk.coordinator(conn, "results", version=3)
+    ask = {
+        "group_id": "results", "session_timeout_ms": 45000, "rebalance_timeout_ms": 60000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": mine}],
+    }  # fmt: skip
+    for generation in range(7, 13):
+        talk.ask(
+            conn,
+            "JoinGroup",
+            6,
+            ask,
+            {
+                "error_code": 79,
+                "generation_id": -1,
+                "protocol_name": "",
+                "leader": "",
+                "member_id": f"kgo-{generation}",
+            },
+        )
+        members = [
+            {"member_id": f"kgo-{generation}", "metadata": mine},
+            {"member_id": "main@host (github.com/segmentio/kafka-go)-2b", "metadata": other},
+        ]
+        talk.ask(
+            conn, "JoinGroup", 6, ask | {"member_id": f"kgo-{generation}"},
+            {
+                "generation_id": generation, "protocol_name": "range", "leader": f"kgo-{generation}",
+                "member_id": f"kgo-{generation}", "members": members,
+            }, took=1.2,
+        )  # fmt: skip
+        left = {"group_id": "results", "members": [{"member_id": f"kgo-{generation}", "group_instance_id": None}]}
+        talk.ask(conn, "LeaveGroup", 4, left, {"members": [{"member_id": f"kgo-{generation}", "group_instance_id": None}]})
+        talk.wait(0.25 * (generation - 6))
+    talk.close(conn)
+    return talk
+
+
+def coordinator_that_is_none() -> Conversations:
+    talk = librdkafka("1.4.2", release="2.4", client_id="rdkafka")
+    three = ((0, "10.0.0.1", 9094), (1, "10.0.0.2", 9094), (2, "10.0.0.3", 9094))
+    asked = talk.meet("10.0.0.3:9094")
+    talk.metadata(asked, [topic(leader=2, nodes=(0, 1, 2))], three)
+    talk.coordinator(asked, "testconsumer", three[0])
+    named = talk.meet("10.0.0.1:9094")
+    body = {
+        "group_id": "testconsumer", "session_timeout_ms": 10000, "rebalance_timeout_ms": 300000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription(["orders"])}],
+    }  # fmt: skip
+    for _ in range(60):
+        talk.ask(
+            named,
+            "JoinGroup",
+            5,
+            body,
+            {"error_code": 16, "generation_id": -1, "protocol_name": "", "leader": "", "member_id": ""},
+        )
+        talk.coordinator(asked, "testconsumer", three[0])
+        talk.wait(0.5)
+    talk.close(named)
+    talk.close(asked)
+    return talk
+
+
+def instance_fenced_after_a_restart() -> Conversations:
+    talk = librdkafka("1.4.0", release="2.3", client_id="rdkafka")
+    body = {
+        "group_id": "0", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000, "protocol_type": "consumer",
+        "group_instance_id": "1", "protocols": [{"name": "range", "metadata": subscription(["test"])}],
+    }  # fmt: skip
+
+    def join(member: str, generation: int) -> None:
+        members = [{"member_id": member, "group_instance_id": "1", "metadata": subscription(["test"])}]
+        talk.ask(conn, "JoinGroup", 5, body, {"generation_id": generation, "protocol_name": "range", "leader": member, "member_id": member, "members": members})  # fmt: skip
+        sync = {"group_id": "0", "generation_id": generation, "member_id": member, "group_instance_id": "1"}
+        mine = assignment("test", 0)
+        talk.ask(
+            conn,
+            "SyncGroup",
+            3,
+            sync | {"assignments": [{"member_id": member, "assignment": mine}]},
+            {"assignment": mine},
+        )
+
+    conn = talk.meet()
+    talk.metadata(conn, [topic("test")], version=4)
+    talk.coordinator(conn, "0")
+    join("1-5a2c", 3)
+    beat = {"group_id": "0", "generation_id": 3, "member_id": "1-5a2c", "group_instance_id": "1"}
+    for _ in range(4):
+        talk.ask(conn, "Heartbeat", 3, beat, {})
+        talk.wait(2)
+    talk.close(conn, by="broker")
+    talk.wait(4)
+    conn = talk.meet()
+    talk.coordinator(conn, "0")
+    join("1-77f0", 4)
+    old = conn
+    talk.wait(0.2)
+    for _ in range(3):
+        talk.ask(old, "Heartbeat", 3, beat, {"error_code": 82})
+        talk.wait(2)
+    talk.close(old)
+    return talk
+
+
+STORIES = (
+    Story(
+        "https://github.com/open-telemetry/opentelemetry-collector-contrib/issues/43868", "franz-go in the collector 0.118", "Kafka 3.8",
+        "JoinGroup with cooperative-sticky alone: INCONSISTENT_GROUP_PROTOCOL; the members there have range",
+        "this member offers cooperative-sticky alone, the others something else: set the same strategy (range) for all",
+        range_meets_cooperative, frozenset({"inconsistent-group-protocol"}), (r"cooperative-sticky", r"otel", r"(?i)assign|strateg|balancer"),
+    ),
+    Story(
+        "https://github.com/twmb/franz-go/issues/493", "franz-go 1.13.4 beside kafka-go", "Kafka 2.6",
+        "the member of kafka-go has a subscription of version 1 that ends before owned_partitions; the leader leaves again and again",
+        "kafka-go's member metadata says version 1 and lacks owned_partitions (kafka-go#1156): newer kafka-go or franz-go",
+        subscription_that_ends_early, frozenset({"impossible-answer"}),
+        (r"kafka-go", r"(?i)owned_?partitions|ends (early|before|after)|metadata",),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/2944", "librdkafka 1.4.2", "Kafka 2.4 after a rolling update",
+        "FindCoordinator names broker 0; JoinGroup there: NOT_COORDINATOR, 60 times in 30 s",
+        "the brokers disagree on who coordinates the group: not the client; look at __consumer_offsets and the controller",
+        coordinator_that_is_none, frozenset({"coordinator-unavailable"}),
+        (r"NOT_COORDINATOR", r"(?i)names|sends .* there|itself", r"testconsumer"),
+    ),
+    Story(
+        "https://github.com/bitnami/charts/issues/3141", "librdkafka 1.4.0 in confluent-kafka-go", "Kafka 2.3",
+        "static instance 1 joins anew after a restart; a Heartbeat of its former member id: FENCED_INSTANCE_ID",
+        "two members (1-5a2c and 1-77f0) use group.instance.id 1: one of them must end or have another",
+        instance_fenced_after_a_restart, frozenset({"fenced-instance"}), (r"group\.instance\.id", r"'1'", r"FENCED_INSTANCE_ID"),
+    ),
+)  # fmt: skip

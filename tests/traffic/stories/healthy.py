@@ -1,0 +1,296 @@
+"""Traffic as in the stories without their faults: nothing in it is worth more than `low`."""
+
+from __future__ import annotations
+
+from barnabas import decoder
+from harness.wire import with_size
+from traffic.conversations import Conversations
+from traffic.stories.telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
+
+TOKEN = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01"
+
+
+def address_that_works() -> Conversations:
+    talk = Talk("sarama", "1.45.0", client_id="jaeger-collector", broker="10.0.0.1:30001")
+    conn = talk.meet()
+    for at in range(0, 18, 3):
+        talk.metadata(conn, [topic("jaeger-spans")], ((1, "10.0.0.1", 30001),), 7)
+        talk.produce(conn, batch(at), "jaeger-spans", base=at)
+        talk.wait(LATER)
+    talk.close(conn)
+    return talk
+
+
+def answered_in_order() -> Conversations:
+    talk = java("3.8.0", release="3.7", client_id="consumer-test_group-1")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()])
+    for _ in range(20):
+        parts = [{"partition": 0, "fetch_offset": 3, "partition_max_bytes": 1 << 20}]
+        first, second = talk.pipelined(
+            conn,
+            ("Fetch", 10, {"max_wait_ms": 500, "topics": [{"topic": "orders", "partitions": parts}]}),
+            ("Heartbeat", 3, {"group_id": "g", "generation_id": 2, "member_id": "m"}),
+        )
+        part = {
+            "partition_index": 0,
+            "high_watermark": 3,
+            "last_stable_offset": 3,
+            "log_start_offset": 0,
+            "records": b"",
+        }
+        answer = {"responses": [{"topic": "orders", "partitions": [part]}]}
+        talk.received(conn, with_size(decoder.encode_response(1, 10, answer, correlation_id=first)), 0.5)
+        talk.received(conn, with_size(decoder.encode_response(12, 3, {}, correlation_id=second)), 0.501)
+        talk.wait(3)
+    talk.close(conn)
+    return talk
+
+
+def log_in_again_in_turn() -> Conversations:
+    talk = Talk("@platformatic/kafka", "1.22.0", release="3.7", client_id="events", tls=True)
+    conn = talk.meet()
+    for at in range(0, 60, 20):
+        talk.ask(conn, "SaslHandshake", 1, {"mechanism": "OAUTHBEARER"}, {"mechanisms": ["OAUTHBEARER", "PLAIN"]})
+        talk.ask(
+            conn, "SaslAuthenticate", 2, {"auth_bytes": TOKEN}, {"auth_bytes": b"", "session_lifetime_ms": 1_800_000}
+        )
+        talk.metadata(conn, [topic()])
+        for more in range(20):
+            talk.fetch(conn, at + more, batch(at + more, 1), at + more + 1, took=0.3)
+            talk.wait(59.6)
+    talk.close(conn)
+    return talk
+
+
+def leader_that_moved() -> Conversations:
+    talk = java("3.8.1", release="3.8", client_id="producer-1")
+    two = ((1, "10.0.0.1", 9092), (3, "10.0.0.3", 9092))
+    conn = talk.meet()
+    talk.metadata(conn, [topic(nodes=(1, 3))], two, 12)
+    talk.produce(conn, batch(0), version=11)
+    moved = {"index": 0, "error_code": 6, "base_offset": -1, "current_leader": {"leader_id": 3, "leader_epoch": 5}}
+    parts = [{"index": 0, "records": batch(3)}]
+    talk.ask(
+        conn, "Produce", 11, {"acks": -1, "timeout_ms": 30000, "topic_data": [{"name": "orders", "partition_data": parts}]},
+        {
+            "responses": [{"name": "orders", "partition_responses": [moved]}],
+            "node_endpoints": [{"node_id": 3, "host": "10.0.0.3", "port": 9092}],
+        },
+    )  # fmt: skip
+    other = talk.meet("10.0.0.3:9092")
+    for at in range(3, 30, 3):
+        talk.produce(other, batch(at), version=11, base=at)
+    talk.close(other)
+    talk.close(conn)
+    return talk
+
+
+def old_broker_that_falls_back() -> Conversations:
+    talk = librdkafka("1.4.4", release="2.3", client_id="rdkafka")
+    conn = talk.open()
+    keys = [{"api_key": 18, "min_version": 0, "max_version": 2}]
+    refused = decoder.encode_response(18, 0, {"error_code": 35, "api_keys": keys})
+    talk.ask(
+        conn, "ApiVersions", 3, {"client_software_name": "librdkafka", "client_software_version": "1.4.4"}, refused
+    )
+    all_keys = [{"api_key": k, "min_version": low, "max_version": high} for k, (low, high) in talk.offered.items()]
+    talk.ask(conn, "ApiVersions", 0, {}, {"api_keys": all_keys})
+    talk.metadata(conn, [topic()], version=4)
+    for at in range(0, 30, 3):
+        talk.fetch(conn, at, batch(at), at + 3, took=0.1)
+    talk.close(conn)
+    return talk
+
+
+def group_at_kafka_4() -> Conversations:
+    talk = Talk("kgo", "v1.19.5", release="4.0", client_id="reader")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()])
+    for _ in range(3):
+        talk.coordinator(conn, "billing", None, 15, version=2)
+        talk.wait(0.2)
+    talk.coordinator(conn, "billing", version=2)
+    ask = {
+        "group_id": "billing", "session_timeout_ms": 45000, "rebalance_timeout_ms": 60000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription(["orders"])}],
+    }  # fmt: skip
+    talk.ask(
+        conn,
+        "JoinGroup",
+        6,
+        ask,
+        {"error_code": 79, "generation_id": -1, "protocol_name": "", "leader": "", "member_id": "m-1"},
+    )
+    members = [{"member_id": "m-1", "metadata": subscription(["orders"])}]
+    talk.ask(
+        conn, "JoinGroup", 6, ask | {"member_id": "m-1"},
+        {"generation_id": 1, "protocol_name": "range", "leader": "m-1", "member_id": "m-1", "members": members}, took=3,
+    )  # fmt: skip
+    mine = assignment("orders", 0)
+    sync = {
+        "group_id": "billing",
+        "generation_id": 1,
+        "member_id": "m-1",
+        "assignments": [{"member_id": "m-1", "assignment": mine}],
+    }
+    talk.ask(conn, "SyncGroup", 4, sync, {"assignment": mine})
+    asked = {"group_id": "billing", "topics": [{"name": "orders", "partition_indexes": [0]}], "require_stable": True}
+    had = {"partition_index": 0, "committed_offset": 30, "metadata": ""}
+    talk.ask(conn, "OffsetFetch", 7, asked, {"topics": [{"name": "orders", "partitions": [had]}]})
+    data = talk.meet()
+    for at in range(30, 60, 3):
+        talk.fetch(data, at, batch(at), 60, took=0.05)
+        talk.ask(conn, "Heartbeat", 4, {"group_id": "billing", "generation_id": 1, "member_id": "m-1"}, {})
+        talk.wait(3)
+    commit = {
+        "group_id": "billing", "generation_id_or_member_epoch": 1, "member_id": "m-1",
+        "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 60, "committed_metadata": ""}]}],
+    }  # fmt: skip
+    talk.ask(conn, "OffsetCommit", 8, commit, {"topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]})
+    talk.ask(
+        conn,
+        "LeaveGroup",
+        4,
+        {"group_id": "billing", "members": [{"member_id": "m-1", "group_instance_id": None}]},
+        {"members": [{"member_id": "m-1", "group_instance_id": None}]},
+    )
+    talk.close(data)
+    talk.close(conn)
+    return talk
+
+
+def compressed_and_idempotent() -> Conversations:
+    talk = java("3.9.1", release="3.9", client_id="producer-1", tls=True)
+    conn = talk.meet()
+    talk.metadata(conn, [topic()])
+    talk.ask(conn, "InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 2147483647}, {"producer_id": 7, "producer_epoch": 0})
+    for at in range(0, 60, 3):
+        data = batch(
+            at, timestamp=NOW_MS + at, codec=1, base_offset=0, producer_id=7, producer_epoch=0, base_sequence=at
+        )
+        talk.produce(conn, data, version=9, base=at)
+        talk.wait(0.3)
+    talk.close(conn)
+    return talk
+
+
+def transaction_after_another() -> Conversations:
+    talk = java("3.1.0", release="3.1", client_id="producer-X1")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()])
+    talk.coordinator(conn, "X1", kind=1)
+    body = {"transactional_id": "X1", "transaction_timeout_ms": 60000}
+    for _ in range(3):
+        talk.ask(conn, "InitProducerId", 4, body, {"error_code": 51, "producer_id": -1, "producer_epoch": -1})
+        talk.wait(0.02)
+    talk.ask(conn, "InitProducerId", 4, body, {"producer_id": 9, "producer_epoch": 3})
+    for at in range(0, 9, 3):
+        parts = {
+            "v3_and_below_transactional_id": "X1", "v3_and_below_producer_id": 9, "v3_and_below_producer_epoch": 3,
+            "v3_and_below_topics": [{"name": "orders", "partitions": [0]}],
+        }  # fmt: skip
+        done = {"name": "orders", "results_by_partition": [{"partition_index": 0, "partition_error_code": 0}]}
+        talk.ask(conn, "AddPartitionsToTxn", 3, parts, {"results_by_topic_v3_and_below": [done]})
+        data = batch(at, transactional=True, base_offset=0, producer_id=9, producer_epoch=3, base_sequence=at)
+        talk.produce(conn, data, version=9, base=at + at // 3, transactional_id="X1")
+        talk.ask(
+            conn, "EndTxn", 3, {"transactional_id": "X1", "producer_id": 9, "producer_epoch": 3, "committed": True}, {}
+        )
+        talk.wait(0.5)
+    talk.close(conn)
+    return talk
+
+
+def coordinator_that_moves() -> Conversations:
+    talk = librdkafka("2.6.1", release="3.9", client_id="rdkafka")
+    two = ((1, "10.0.0.1", 9092), (2, "10.0.0.2", 9092))
+    conn = talk.meet()
+    talk.metadata(conn, [topic(nodes=(1, 2))], two)
+    talk.coordinator(conn, "g", two[0])
+    beat = {"group_id": "g", "generation_id": 2, "member_id": "m"}
+    talk.ask(conn, "Heartbeat", 3, beat, {})
+    talk.wait(3)
+    talk.ask(conn, "Heartbeat", 3, beat, {"error_code": 16})
+    talk.coordinator(conn, "g", two[1])
+    other = talk.meet("10.0.0.2:9092")
+    talk.ask(other, "Heartbeat", 3, beat, {"error_code": 14})
+    for _ in range(10):
+        talk.wait(3)
+        talk.ask(other, "Heartbeat", 3, beat, {})
+    talk.close(other)
+    talk.close(conn)
+    return talk
+
+
+def position_checked_against_the_epoch() -> Conversations:
+    talk = Talk("kgo", "v1.18.0", release="3.7", client_id="repeat01")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=7)
+    for at in range(160, 220, 3):
+        talk.fetch(conn, at, batch(at, 3, partition_leader_epoch=4), 230, version=11, took=0.02, epoch=4)
+    asked = {"topic": "orders", "partitions": [{"partition": 0, "current_leader_epoch": 5, "leader_epoch": 4}]}
+    given = {"partition": 0, "error_code": 0, "leader_epoch": 4, "end_offset": 226}
+    talk.ask(
+        conn,
+        "OffsetForLeaderEpoch",
+        3,
+        {"replica_id": -1, "topics": [asked]},
+        {"topics": [{"topic": "orders", "partitions": [given]}]},
+    )
+    for at in (220, 223, 226):
+        talk.fetch(conn, at, batch(at, 3, partition_leader_epoch=4 + at // 226), 230, version=11, took=0.02, epoch=5)
+    talk.close(conn)
+    return talk
+
+
+def topic_created() -> Conversations:
+    talk = Talk("kgo", "v1.13.2", release="2.8", client_id="kadm")
+    three = ((0, "10.0.0.1", 9092), (1, "10.0.0.2", 9092), (2, "10.0.0.3", 9092))
+    conn = talk.meet()
+    talk.metadata(conn, [], three, 7, controller_id=-1)
+    talk.wait(0.5)
+    talk.metadata(conn, [], three, 7)
+    body = {"topics": [{"name": "dev_test", "num_partitions": 3, "replication_factor": 3}], "timeout_ms": 30000}
+    made = {"name": "dev_test", "error_code": 0, "num_partitions": 3, "replication_factor": 3, "configs": []}
+    talk.ask(conn, "CreateTopics", 5, body, {"topics": [made]}, took=0.2)
+    talk.metadata(conn, [topic("dev_test", leader=0, partitions=3, nodes=(0, 1, 2))], three, 7)
+    talk.close(conn)
+    return talk
+
+
+def static_member_that_restarts() -> Conversations:
+    talk = librdkafka("1.6.0", release="2.7", client_id="rdkafka")
+    ask = {
+        "group_id": "0", "session_timeout_ms": 60000, "rebalance_timeout_ms": 60000, "protocol_type": "consumer",
+        "group_instance_id": "1", "protocols": [{"name": "range", "metadata": subscription(["test"])}],
+    }  # fmt: skip
+    mine = assignment("test", 0)
+    for member in ("1-5a2c", "1-77f0"):
+        conn = talk.meet()
+        talk.metadata(conn, [topic("test")], version=4)
+        talk.coordinator(conn, "0")
+        members = [{"member_id": member, "group_instance_id": "1", "metadata": subscription(["test"])}]
+        talk.ask(conn, "JoinGroup", 5, ask, {"generation_id": 3, "protocol_name": "range", "leader": member, "member_id": member, "members": members})  # fmt: skip
+        place = {"group_id": "0", "generation_id": 3, "member_id": member, "group_instance_id": "1"}
+        talk.ask(
+            conn,
+            "SyncGroup",
+            3,
+            place | {"assignments": [{"member_id": member, "assignment": mine}]},
+            {"assignment": mine},
+        )
+        for at in range(4):
+            talk.ask(conn, "Heartbeat", 3, place, {})
+            talk.fetch(conn, at * 3, batch(at * 3), 12, "test", took=0.05)
+            talk.wait(2)
+        talk.close(conn)
+        talk.wait(4)
+    return talk
+
+
+TWINS = (
+    address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
+    compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
+    topic_created, static_member_that_restarts,
+)  # fmt: skip
