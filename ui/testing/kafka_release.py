@@ -1,6 +1,6 @@
 """Releases of Apache Kafka on this machine: their jars, fetched by Maven into the user's cache once for each release.
 
-    ~/.cache/barnabas/kafka/4.3.1/      the jars of a whole broker ($XDG_CACHE_HOME instead of ~/.cache where it is set)
+    ~/.cache/barnabas/kafka/4.4.0/      the jars of a whole broker ($XDG_CACHE_HOME instead of ~/.cache where it is set)
                             formatted/  what Kafka's StorageTool writes into an empty log directory
                             classes.jsa what a broker loads, as its JVM maps it (class data sharing)
 
@@ -106,7 +106,7 @@ def java() -> str:
 def release(version: str) -> KafkaJars:
     """The release of this version, fetched if need be. Raises KafkaFailed."""
     if not re.fullmatch(r"\d{1,3}\.\d{1,3}\.\d{1,3}", version):
-        raise KafkaFailed(f"{version!r} is not a release of Apache Kafka: write all three numbers, as in 4.3.1")
+        raise KafkaFailed(f"{version!r} is not a release of Apache Kafka: write all three numbers, as in 4.4.0")
     if tuple(map(int, version.split("."))) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise KafkaFailed(f"Apache Kafka {version} cannot be started here: the oldest is {oldest}; give a newer one, or start it yourself")
@@ -148,5 +148,5 @@ def _why_not(version: str, output: str) -> str:
     errors = [line.partition("[ERROR]")[2].strip() for line in output.splitlines() if "[ERROR]" in line]
     first = next(filter(None, errors), output.strip()[:500])
     if re.search(rf"Could not find artifact \S*:{re.escape(version)}|{re.escape(version)} was not found", output):
-        return f"Maven cannot find Apache Kafka {version} ({ARTIFACT}): give a released version, for example 4.3.1. Maven's message: {first}"
+        return f"Maven cannot find Apache Kafka {version} ({ARTIFACT}): give a released version, for example 4.4.0. Maven's message: {first}"
     return f"Maven cannot fetch Apache Kafka {version}: is its repository reachable (~/.m2/settings.xml)? Maven's message: {first}"

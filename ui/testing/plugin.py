@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--barnabas-kafka",
         metavar="VERSION",
         help="a real Apache Kafka of this version behind the fixture `barnabas`, one for the whole run, fetched by Maven the first "
-        "time (needs Java); for example 4.3.1",
+        "time (needs Java); for example 4.4.0",
     )
     group.addoption(
         "--barnabas-record", metavar="DIR", help="record the traffic of each test that uses the fixture, in DIR/TEST"

@@ -43,10 +43,10 @@ def plans() -> Iterator[Plan]:
 
 def test_number_of_definitions():
     by_file = {file: len(facts.extra(file)) for file in FILES}
-    # Kafka 3.9 has 34 data and 29 metadata definitions; these are the union with 4.3, and the three
+    # Kafka 3.9 has 34 data and 29 metadata definitions; these are the union with 4.4, and the three
     # group protocols (consumer, connect, streams) that no JSON describes.
     assert sum(by_file.values()) - 4 >= 63
-    assert by_file["embedded/cluster_metadata"] == 26 and by_file["embedded/consumer_offsets"] == 46
+    assert by_file["embedded/cluster_metadata"] == 27 and by_file["embedded/consumer_offsets"] == 46
 
 
 def test_values_survive(generator):
@@ -85,7 +85,7 @@ def test_unknown_names_versions_and_cut_bytes(name, version, message):
 
 
 def jars() -> list[Path]:
-    """The jars with definitions that have been fetched; those of 4.3.1 are part of the broker. Releases before 3.9 had
+    """The jars with definitions that have been fetched; those of 4.4.0 are part of the broker. Releases before 3.9 had
     other data definitions under the same names (LeaderChangeMessage), which no release since has read."""
     found = {path.name: path for path in CACHE.rglob("kafka-*.jar")}
     found = {name: path for name, path in found.items() if re.search(r"-(3\.9|[4-9])\.", name)}
@@ -112,19 +112,19 @@ def test_same_layouts_as_the_jars():
                 if release < "4.1" and name in EARLY_ACCESS:
                     continue
                 before, after = importer.layout(theirs, version), importer.layout(ours, version)
-                if release >= "4.3":
+                if release >= "4.4":
                     assert before == after, (jar.name, name, version)
                 else:  # later releases add tagged fields at the same version, and what such a field holds
                     tags = tuple(f"{line.split()[0]}." for line in after if " tag" in line)
                     kept = [x for x in after if x in before or not (" tag" in x or x.startswith(tags))]
                     assert kept == before, (jar.name, name, version)
-    newest = {name for release, name, _ in seen if release == "4.3.1"}
+    newest = {name for release, name, _ in seen if release == "4.4.0"}
     assert len(newest) >= 92, "the jars are fetched by: make broker"
 
 
 def test_importing_a_known_release_changes_nothing():
     for jar in jars():
-        if jar.stem.endswith("4.3.1"):
+        if jar.stem.endswith("4.4.0"):
             theirs = definitions_of(jar)
             ours = {name: payload.definition(name) for name in theirs}
             assert importer.differences(ours, theirs) == []
@@ -160,7 +160,7 @@ def test_record_types_that_3_9_kept_as_versions():
 
 @pytest.mark.real
 def test_kafkas_own_classes_agree():
-    clients = sorted(CACHE.rglob("kafka-clients-4.3.1.jar"))
+    clients = sorted(CACHE.rglob("kafka-clients-4.4.0.jar"))
     assert clients, "Kafka's jars are fetched by: make broker"
     generator = Generator(5)
     cases: list[tuple[Plan, bytes]] = []
@@ -170,7 +170,7 @@ def test_kafkas_own_classes_agree():
             encode_struct(of.root, generator.values(of), body)
             cases.append((of, bytes(body)))
     path = [str(p) for p in (CACHE / "broker").glob("*.jar")]
-    path += [str(p) for p in CACHE.glob("definitions/kafka-streams-4.3.1.jar")]
+    path += [str(p) for p in CACHE.glob("definitions/kafka-streams-4.4.0.jar")]
     done = subprocess.run(
         ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", ":".join(path), str(JAVA / "Definitions.java")],
         input="\n".join(f"{of.name} {of.version} {body.hex() or '-'}" for of, body in cases),

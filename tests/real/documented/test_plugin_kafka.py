@@ -74,13 +74,13 @@ def folder() -> Path:
     tmp_path = Path(tempfile.mkdtemp(prefix="k"))
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "cache/barnabas/kafka").mkdir(parents=True)
-    (tmp_path / "cache/barnabas/kafka/4.3.1").symlink_to(jar_directory())
+    (tmp_path / "cache/barnabas/kafka/4.4.0").symlink_to(jar_directory())
     (tmp_path / "t").mkdir()
     return tmp_path
 
 
 def session(folder: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--barnabas-kafka", "4.3.1", *options, "test_it.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--barnabas-kafka", "4.4.0", *options, "test_it.py"]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # not a worker of ours
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "t")}
     return subprocess.Popen(

@@ -46,9 +46,9 @@ def versions(client: dict[str, Any]) -> dict[str, list[int]]:
 def test_the_real_broker_offers_what_its_table_says(broker: Cluster) -> None:
     found = as_json("versions", broker.bootstrap)
     (one,) = found["brokers"]
-    assert one["releases"] == ["4.3"] and one["exact"] and one["node_id"] == 1 and not found["problems"]
+    assert one["releases"] == ["4.4"] and one["exact"] and one["node_id"] == 1 and not found["problems"]
     offered = {int(key): tuple(ends) for key, ends in one["offered"].items()}
-    assert offered == releases.release("4.3").offered
+    assert offered == releases.release("4.4").offered
 
 
 def test_the_old_broker_offers_what_its_table_says(old_broker: OldBroker) -> None:

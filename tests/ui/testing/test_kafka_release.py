@@ -40,13 +40,13 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("programs", "version", "message"),
     [
-        ({}, "4.3.1", "no java in JAVA_HOME or on the PATH: install Java 17 or newer"),
-        ({"java": ""}, "4.3.1", "there is no mvn on the PATH to fetch it: install Maven"),
-        ({"java": ""}, "4.3", "'4.3' is not a release of Apache Kafka: write all three numbers, as in 4.3.1"),
-        ({"java": ""}, "../../4.3.1", "is not a release of Apache Kafka"),
+        ({}, "4.4.0", "no java in JAVA_HOME or on the PATH: install Java 17 or newer"),
+        ({"java": ""}, "4.4.0", "there is no mvn on the PATH to fetch it: install Maven"),
+        ({"java": ""}, "4.3", "'4.3' is not a release of Apache Kafka: write all three numbers, as in 4.4.0"),
+        ({"java": ""}, "../../4.4.0", "is not a release of Apache Kafka"),
         ({"java": ""}, "0.9.0", "the oldest is 3.9.0"),
         ({"java": "", "mvn": f"echo '{MISSING}'; exit 1"}, "9.9.9", "Maven cannot find Apache Kafka 9.9.9 .*: give a released version"),
-        ({"java": "", "mvn": f"echo '{CUT_OFF}'; exit 1"}, "4.3.1", "cannot fetch .*is its repository reachable.*Connection refused"),
+        ({"java": "", "mvn": f"echo '{CUT_OFF}'; exit 1"}, "4.4.0", "cannot fetch .*is its repository reachable.*Connection refused"),
     ],
 )
 def test_a_missing_program_is_reported_with_the_next_step(path: Path, programs: dict[str, str], version: str, message: str) -> None:
@@ -60,15 +60,15 @@ def test_a_missing_program_is_reported_with_the_next_step(path: Path, programs: 
 
 def test_jars_come_once_and_into_the_users_cache(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program(path, "java")
-    copying = 'for each; do case $each in -DoutputDirectory=*) to=${each#*=};; esac; done; /bin/mkdir "$to"; echo > "$to/kafka_2.13-4.3.1.jar"'
+    copying = 'for each; do case $each in -DoutputDirectory=*) to=${each#*=};; esac; done; /bin/mkdir "$to"; echo > "$to/kafka_2.13-4.4.0.jar"'
     program(path, "mvn", f'{copying}; echo "$PWD $@" >> {tmp_path}/asked; while [ "$1" != -f ]; do shift; done; /bin/cat "$2" >> {tmp_path}/asked')
     for _ in range(2):
-        assert release("4.3.1").folder == tmp_path / "cache" / "barnabas" / "kafka" / "4.3.1"
+        assert release("4.4.0").folder == tmp_path / "cache" / "barnabas" / "kafka" / "4.4.0"
     asked = (tmp_path / "asked").read_text()
-    assert asked.count("copy-dependencies") == 1 and "<version>4.3.1</version>" in asked
+    assert asked.count("copy-dependencies") == 1 and "<version>4.4.0</version>" in asked
     assert asked.startswith(str(tmp_path / "cache"))  # Maven looks for settings in the folder that it runs in
-    assert capsys.readouterr().out.count("fetching Apache Kafka 4.3.1") == 1
-    assert sorted(each.name for each in cache_folder().iterdir()) == ["4.3.1", "4.3.1.lock"]
+    assert capsys.readouterr().out.count("fetching Apache Kafka 4.4.0") == 1
+    assert sorted(each.name for each in cache_folder().iterdir()) == ["4.4.0", "4.4.0.lock"]
 
 
 def test_a_relative_cache_home_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +90,11 @@ def test_an_old_java_is_recognised_in_the_log() -> None:
 
 def test_the_run_ends_with_the_reason_and_no_test_runs(path: Path, pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_one(barnabas): pass")
-    options = ["-p", "no:cacheprovider", "--barnabas-kafka", "4.3.1"]
+    options = ["-p", "no:cacheprovider", "--barnabas-kafka", "4.4.0"]
     if not any(each.value == plugin.__name__ for each in entry_points(group="pytest11")):
         options += ["-p", plugin.__name__]
     found = pytester.runpytest_inprocess(*options)
     assert found.ret == pytest.ExitCode.USAGE_ERROR
-    assert "--barnabas-kafka 4.3.1: no java in JAVA_HOME" in found.stderr.str()
+    assert "--barnabas-kafka 4.4.0: no java in JAVA_HOME" in found.stderr.str()
     found = pytester.runpytest_inprocess(*options, "--barnabas-broker", "127.0.0.1:9092")
     assert "cannot be combined" in found.stderr.str()
