@@ -149,7 +149,7 @@ STORIES = (
         "https://github.com/grepplabs/kafka-proxy/issues/203", "sarama in Jaeger's collector", "Kafka behind kafka-proxy 0.4.1",
         "Metadata names 0.0.0.0:46723, 0.0.0.0:39081 and 0.0.0.0:37183; the client connects nowhere and asks again",
         "0.0.0.0 is no address a client can use: mend the proxy's advertised addresses (--dynamic-listeners-disable)",
-        unspecified_address, frozenset({"unreachable-advertised-address"}), (r"0\.0\.0\.0", r"advertis"),
+        unspecified_address, frozenset({"unreachable-advertised-address"}), (r"0\.0\.0\.0", r"advertised"),
     ),
     Story(
         "https://github.com/provectus/kafka-ui/issues/2021", "Java 3.1 in kafka-ui", "Kafka in Docker",

@@ -18,11 +18,9 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, topic_id_text, topic_name
 from ...engine.traffic import ClientConnection
 from ...models.offered_versions import FETCH, METADATA, PRODUCE
-
-LIST_OFFSETS = facts.api_key("ListOffsets")
 from ...models.produce import PartitionProduceResponse, ProduceDetector
 
-INIT_PRODUCER_ID = facts.api_key("InitProducerId")
+INIT_PRODUCER_ID, LIST_OFFSETS = facts.api_key("InitProducerId"), facts.api_key("ListOffsets")
 
 
 class FailedPartition(NamedTuple):
@@ -40,7 +38,7 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[FailedPartitio
         return
     message = exchange.response_view
     body = message.to_dict() if message is not None else {}
-    for topic in body.get("responses", body.get("topics", ())):
+    for topic in body.get("responses") or body.get("topics") or ():
         found = topic.get("topic_id")
         topic_id = found.bytes if found is not None else None
         name = topic.get("name") or topic.get("topic") or topic_name(exchange, topic_id or "")
