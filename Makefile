@@ -69,7 +69,7 @@ torture: $(VENV)/.test tshark broker ## 200 faults in front of three brokers, cu
 	@PYTHONPATH=tests $(BIN)/python -m torture.decoder.fuzz run --count $(COUNT) --seed $(SEED)
 	@PYTHONPATH=tests $(BIN)/python -m torture.proxy.soak --minutes $(MINUTES)
 
-matrix: $(VENV)/.test broker ## real clients of many kinds on brokers of nine releases; writes docs/compatibility.md (ARGS="--only kcat,4.3")
+matrix: $(VENV)/.test broker ## real clients of many kinds on brokers of nine releases; writes docs/compatibility.md (ARGS="--only kcat,4.4")
 	@PYTHONPATH=tests $(BIN)/python -m matrix $(ARGS)
 
 bench: $(VENV)/.test tshark broker ## every benchmark against its peers, one after another, on an otherwise idle machine

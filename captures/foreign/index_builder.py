@@ -46,11 +46,14 @@ def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Colle
     return notes
 
 
+def cut_note(packets: int) -> str:
+    """That packets were cut when they were captured."""
+    return f"{packets} packet{' was' if packets == 1 else 's were'} cut when captured (tcpdump -s 0 keeps them whole)"
+
+
 def unread_notes(scanner: Scanner) -> list[str]:
     """Which packets were cut, or passed over, though TCP may have been in them."""
-    notes = []
-    if scanner.cut_packets:
-        notes.append(f"{scanner.cut_packets} packet{' was' if scanner.cut_packets == 1 else 's were'} cut when captured (tcpdump -s 0 keeps them whole)")
+    notes = [cut_note(scanner.cut_packets)] if scanner.cut_packets else []
     notes += [f"{count} packet{' has' if count == 1 else 's have'} link type {link}, which is not supported" for link, count in scanner.unread.items()]
     if scanner.fragments:
         notes.append(f"{scanner.fragments} fragment{'s' * (scanner.fragments != 1)} of IP packets not reassembled")

@@ -61,7 +61,7 @@ class Scanner:
     def __init__(self, consumer: StreamConsumer, ports: Collection[int] = KAFKA_PORTS) -> None:
         self.windows = PacketWindows(self._scan)
         self.consumer = consumer
-        self.reassembler = Reassembler(consumer.awaits, ports, cuts=True)
+        self.reassembler = Reassembler(consumer.awaits, ports)
         self.fragments = self.lost = self.unread_bytes = self.now_ns = self.cut_packets = 0
         self._never_read = 0
         self.unread: Counter[int] = Counter()

@@ -37,8 +37,8 @@ class Reassembler:
     """Feed it packets in file order. `awaited(flow, correlation_id)`: whether a request waits for that
     response; it is asked where a stream has to be picked up in the middle.
 
-    `in_order` is for our own recordings: nothing to reorder, every gap is final, and frames start packets. `cuts`:
-    who takes the data counts bytes that were cut; otherwise they are a gap.
+    `in_order` is for our own recordings: nothing to reorder, every gap is final, and frames start packets. Who takes the data
+    counts bytes that were cut; if it cannot go on behind them, it ends `Side.synced` and adds them to `Side.skipped`.
     """
 
     def __init__(
@@ -46,9 +46,8 @@ class Reassembler:
         awaited: Callable[[Flow, int], bool],
         ports: Collection[int] = KAFKA_PORTS,
         in_order: bool = False,
-        cuts: bool = False,
     ) -> None:
-        self._awaited, self._ports, self._in_order, self._cuts = awaited, ports, in_order, cuts
+        self._awaited, self._ports, self._in_order = awaited, ports, in_order
         self._flows: dict[tuple[int, bytes, bytes], tuple[Flow, int]] = {}
         self._kafka = 0
         self._undecided = 0  # bytes kept
@@ -356,9 +355,6 @@ class Reassembler:
                 yield Gap(data.flow, data.direction, side.skipped, data.time_ns, unread)
                 side.skipped = data.flow.unread[data.direction] = 0
         yield data
-        if data.cut and not self._cuts:
-            side.synced = False
-            side.skipped += data.cut
 
     def flows(self) -> list[Flow]:
         """All flows that are open."""

@@ -17,7 +17,7 @@ from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.connection.exchange import BrokerLeg
 from ..foreign.frame_pieces import FramePieces
-from ..foreign.index_builder import foreign_notes
+from ..foreign.index_builder import cut_note, foreign_notes
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader, NotACapture, Packet
 from ..pcap.reassembly import KAFKA_PORTS
@@ -70,6 +70,7 @@ class _File:
         """Faults of the file, as far as it was read."""
         notes = [note for note in (self.source.note, self.reader.note) if note]
         if self.own is None:
+            notes += [cut_note(self.follower.cut_packets)] if self.follower.cut_packets else []
             notes += foreign_notes(self.follower.reassembler, self.follower.lost, self.follower.unread, ports)
         elif not notes and self.ended is None and not being_written(self.file):
             notes.append(INTERRUPTED)

@@ -106,8 +106,9 @@ class PacketFollower:
         acknowledged: bool = False,
     ) -> None:
         self.pieces = FramePieces() if pieces is None else pieces
+        self.cut_packets = 0  # in captures of other tools
         self.lost = self.unread = 0  # bytes that are not in the capture; those that are, but belong to frames whose beginning is not
-        self.reassembler = Reassembler(self._awaited, ports, in_order=own, cuts=own)
+        self.reassembler = Reassembler(self._awaited, ports, in_order=own)
         self.streams: dict[int, Stream] = {} if streams is None else streams
         self.now_ns = 0  # the time of the latest packet
         self._own, self._name, self._topics = own, name, topics
@@ -286,11 +287,22 @@ class PacketFollower:
         receive = stream.decoder.receive_from_broker if data.direction else stream.decoder.receive_from_client
         try:
             events = receive(data.data, data.time_ns)
-            if data.cut and self._own:
-                events += stream.decoder.skip(Direction(data.direction), data.cut, data.time_ns)
+            if data.cut:
+                events += self._cut(stream, data)
         except Exception as error:
             events = _broken(stream, error)
         yield from self._marked(stream, events)
+
+    def _cut(self, stream: Stream, data: Data) -> list[Event]:
+        """The packet goes on, but was cut when it was captured."""
+        direction = Direction(data.direction)
+        if self._own or stream.decoder.can_skip(direction, data.cut):
+            self.cut_packets += not self._own
+            return stream.decoder.skip(direction, data.cut, data.time_ns)
+        side = data.flow.sides[direction]
+        side.synced = False
+        side.skipped += data.cut
+        return []
 
     def _marked(self, stream: Stream, events: list[Event], offset: int | None = None) -> Iterator[ConnectionEvent]:
         """Events of the decoder, with marks. `offset`: of the block that is the frame; None: chunks hold the bytes."""

@@ -125,6 +125,8 @@ class Exchange:
     _answered_view: MessageView | None = field(default=None, init=False)
     _error: int | None = field(default=None, init=False)
     _distrusted: bool = field(default=False, init=False)
+    _flaws: tuple[Flaw | None, Flaw | None] | None = field(default=None, init=False)
+    """Of the request and the response, once somebody asked after both were there."""
 
     def undecoded_copy(self) -> Exchange:
         """The same exchange with nothing decoded, so that decoded messages are freed with this copy. `marks` are shared."""
@@ -192,10 +194,14 @@ class Exchange:
     def flaw(self, direction: Direction) -> Flaw | None:
         """What is wrong with a message that could be decoded; None for nearly all. A refusal of ApiVersions has none, as it may be in no
         version at all (see `api_versions`)."""
-        message = self.response_message if direction else self.request_message
-        found = flaw(message) if message is not None else None
-        refusal = found is not None and direction and self.api_key == API_VERSIONS and self.response is not None
-        return None if refusal and (self.response or b"")[4:6] == _REFUSED else found
+        found = self._flaws
+        if found is None:
+            asked, answered = self.request_message, self.response_message
+            wrong = flaw(answered) if answered is not None else None
+            if wrong is not None and self.api_key == API_VERSIONS and (self.response or b"")[4:6] == _REFUSED:
+                wrong = None
+            found = self._flaws = flaw(asked) if asked is not None else None, wrong
+        return found[direction]
 
     def distrust(self) -> bool:
         """Whether a message has a flaw. From a response that has one, no conclusions are drawn from now on: it has no view and no error.

@@ -70,7 +70,7 @@ class Broker:
 
 
 BROKERS = [
-    Broker("4.3", "4.3.1", keeper=False),
+    Broker("4.4", "4.4.0", keeper=False),
     Broker("3.9", "3.9.1", "2.13", keeper=False),
     Broker("3.9-zookeeper", "3.9.1", "2.13"),
     Broker("2.8", "2.8.2", "2.13"),

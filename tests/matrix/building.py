@@ -131,7 +131,7 @@ def java_command(folder: Path, jars: str) -> list[str]:
 
 
 CLIENTS = [
-    *(java(release) for release in ("4.3.1", "3.9.1", "2.8.2", "1.1.1", "0.11.0.3", "0.10.2.2")),
+    *(java(release) for release in ("4.4.0", "3.9.1", "2.8.2", "1.1.1", "0.11.0.3", "0.10.2.2")),
     python("confluent-kafka"),
     cargo("rdkafka"),
     kcat(),

@@ -1,8 +1,8 @@
 """What Apache Kafka never answers: a table of facts (`ROWS`), and their checks.
 
-    memory = Memory()
-    requested(request, context)               # every request, as soon as it is seen
-    for violation in violations(request, response, context): ...
+    context = Context("kafka-1:9092", memory=memory)   # one for each connection; the memory is shared
+    requested(request, context)                        # every request of `REQUESTS`, as soon as it is seen
+    violations(request, response, context, failed)
 
 A new fact is one `Row` in the module of its subject, with a function if no other row has its form.
 """
@@ -17,7 +17,19 @@ from ...schema import facts
 from . import admin, connections, fetching, groups, metadata, producing
 from .row import Check, Context, Memory, Owner, Pair, Row, Violation
 
-__all__ = ["REQUESTS", "ROWS", "Checks", "Context", "Memory", "Owner", "Row", "Violation", "concerned", "requested", "violations"]
+__all__ = [
+    "REQUESTS",
+    "ROWS",
+    "Checks",
+    "Context",
+    "Memory",
+    "Owner",
+    "Row",
+    "Violation",
+    "concerned",
+    "requested",
+    "violations",
+]
 
 ROWS: tuple[Row, ...] = (
     *metadata.ROWS, *fetching.ROWS, *producing.ROWS, *groups.ROWS, *admin.ROWS, *connections.ROWS,
@@ -53,7 +65,9 @@ def concerned(api_key: int, version: int) -> Checks:
         if row.since <= version <= row.until and name in row.apis.split():
             found.setdefault(row.check, {})[row.id] = row
     failed = tuple(
-        _Served(check, rows, next(iter(rows.values())) if len(rows) == 1 else None, any(r.errors for r in rows.values()))
+        _Served(
+            check, rows, next(iter(rows.values())) if len(rows) == 1 else None, any(r.errors for r in rows.values())
+        )
         for check, rows in found.items()
     )
     return Checks(tuple(served for served in failed if served.check is not connections.check_errors), failed)

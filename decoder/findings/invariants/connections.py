@@ -57,7 +57,8 @@ def _telemetry(pair: Pair) -> Iterator[Seen]:
 
 
 _ONLY = {
-    "Fetch": "FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH FETCH_SESSION_TOPIC_ID_ERROR OFFSET_MOVED_TO_TIERED_STORAGE",
+    "Fetch": "FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH FETCH_SESSION_TOPIC_ID_ERROR "
+    "OFFSET_MOVED_TO_TIERED_STORAGE",
     "ShareFetch ShareAcknowledge": "SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH SHARE_SESSION_LIMIT_REACHED",
     "Produce": "OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER INVALID_REQUIRED_ACKS",
     "JoinGroup": "MEMBER_ID_REQUIRED INVALID_SESSION_TIMEOUT",
@@ -68,7 +69,10 @@ _ONLY = {
     "ConsumerGroupHeartbeat": "UNSUPPORTED_ASSIGNOR",
 }
 """Errors by the APIs (separated by spaces) that alone answer with them. Brokers among themselves: `_INTERNAL`."""
-_INTERNAL = frozenset(facts.api_key(name) for name in ("Envelope", "AddRaftVoter", "FetchSnapshot", "WriteShareGroupState", "ReadShareGroupState"))
+_INTERNAL = frozenset(
+    facts.api_key(name)
+    for name in ("Envelope", "AddRaftVoter", "FetchSnapshot", "WriteShareGroupState", "ReadShareGroupState")
+)
 
 
 def _places() -> dict[int, tuple[str, frozenset[int]]]:
@@ -118,22 +122,33 @@ def _versions(row: str, kafka: str, severity: str, clients: str) -> Row:
 ROWS: tuple[Row, ...] = (
     _versions("api-versions-inverted", "offers each API from a version to the same or a higher one", "high",
               "Clients find no version of the API to use, and do not use it or fail."),
-    _versions("api-versions-negative", "offers no version below 0", "medium", "Clients may take it for no version at all."),
-    _versions("api-versions-twice", "offers each API once", "medium", "Clients keep one of the two ranges, not all of them the same."),
-    _versions("api-versions-without-itself", "offers ApiVersions too", "medium", "Clients may ask with the oldest version, or fail."),
-    _versions("api-versions-empty", "offers APIs, or reports an error", "high", "Clients find no API to use, and fail."),
-    Row("api-versions-feature-inverted", "ApiVersions", "supports a feature from a level to the same or a higher one", "ApiVersionsResponse, "
+    _versions("api-versions-negative", "offers no version below 0", "medium",
+    "Clients may take it for no version at all."),
+    _versions("api-versions-twice", "offers each API once", "medium", "Clients keep one of the two ranges, not all "
+    "of them the same."),
+    _versions("api-versions-without-itself", "offers ApiVersions too", "medium",
+    "Clients may ask with the oldest version, or fail."),
+    _versions("api-versions-empty", "offers APIs, or reports an error", "high",
+    "Clients find no API to use, and fail."),
+    Row("api-versions-feature-inverted", "ApiVersions", "supports a feature from a level to the same or a higher one",
+        "ApiVersionsResponse, "
         "KIP-584", _features, "low", "The Java client refuses the whole answer.", since=3),
-    Row("sasl-mechanism-unlisted", "SaslHandshake", "lists the mechanism that it accepts", "SaslServerAuthenticator.handleHandshakeRequest",
+    Row("sasl-mechanism-unlisted", "SaslHandshake", "lists the mechanism that it accepts",
+        "SaslServerAuthenticator.handleHandshakeRequest",
         _mechanism, "low"),
-    Row("sasl-lifetime-negative", "SaslAuthenticate", "gives a session lifetime of 0 (none) or more", "SaslServerAuthenticator, KIP-368",
+    Row("sasl-lifetime-negative", "SaslAuthenticate", "gives a session lifetime of 0 (none) or more",
+        "SaslServerAuthenticator, KIP-368",
         _lifetime, "medium", "Clients authenticate again without end, or fail.", since=1),
-    Row("telemetry-interval", "GetTelemetrySubscriptions", "gives an interval above 0 for pushing metrics", "ClientMetricsManager, KIP-714",
+    Row("telemetry-interval", "GetTelemetrySubscriptions", "gives an interval above 0 for pushing metrics",
+        "ClientMetricsManager, KIP-714",
         _telemetry, "low", "Clients push metrics without a pause, or use their own interval."),
-    Row("telemetry-no-instance", "GetTelemetrySubscriptions", "gives a client that has none an instance id", "ClientMetricsManager, KIP-714",
+    Row("telemetry-no-instance", "GetTelemetrySubscriptions", "gives a client that has none an instance id",
+        "ClientMetricsManager, KIP-714",
         _telemetry, "low", "Clients have no id for their metrics."),
-    Row("error-of-another-api", _ALL, "answers with this error only in the API it belongs to", "Errors, KafkaApis", check_errors, "medium",
+    Row("error-of-another-api", _ALL, "answers with this error only in the API it belongs to", "Errors, KafkaApis",
+        check_errors, "medium",
         "Clients do not expect it there: most give up.", errors=True),
-    Row("error-out-of-place", _ALL, "reports this error in another part of the response", "AbstractRequest.getErrorResponse, KafkaApis", check_errors,
+    Row("error-out-of-place", _ALL, "reports this error in another part of the response",
+        "AbstractRequest.getErrorResponse, KafkaApis", check_errors,
         "low", "Clients may overlook it, or give up on more than it concerns.", errors=True),
 )  # fmt: skip

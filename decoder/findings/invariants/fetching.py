@@ -1,7 +1,8 @@
 """Rows about Fetch, ListOffsets, OffsetForLeaderEpoch and the fetches of share groups.
 
-Responses of Fetch are judged with the session of their connection (KIP-227): incremental ones leave partitions out and have
-others than the request. Nothing is said of fetches of followers, and nothing about a session that began before the capture.
+Responses of Fetch are judged with the session of their connection (KIP-227): incremental ones leave partitions out and
+have others than the request. Nothing is said of fetches of followers, and nothing about a session that began before
+the capture.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 
 
 class _Link:
-    """The fetches of one connection. `session`: what its session asks for, None if there is none or its beginning was not
-    seen. `watermarks`: by topic id and partition. `streaks`: answers in a row that contradict a row, by its id and partition."""
+    """The fetches of one connection. `session`: what its session asks for, None if there is none or its beginning was
+    not seen. `watermarks`: by topic id and partition. `streaks`: answers in a row that contradict a row, by its id and
+    partition."""
 
     def __init__(self) -> None:
         self.session: set[tuple[Any, int]] | None = None
@@ -65,8 +67,10 @@ def _places_of(asked: StructPlan, answered: StructPlan) -> _Places:
     return _Places(
         root.get("replica_id"), root.get("replica_state"), root.get("isolation_level"), root.get("session_epoch"),
         root.get("session_id"), root.get("forgotten_topics_data"), request, request.fields["partition"], response,
-        "topic_id" in layout(answered, "responses"), part["partition_index"], part["error_code"], part["high_watermark"],
-        part["records"], part.get("last_stable_offset"), part.get("log_start_offset"), part.get("preferred_read_replica"),
+        "topic_id" in layout(answered, "responses"), part["partition_index"], part["error_code"],
+        part["high_watermark"],
+        part["records"], part.get("last_stable_offset"), part.get("log_start_offset"),
+        part.get("preferred_read_replica"),
     )  # fmt: skip
 
 
@@ -98,7 +102,9 @@ def _fetched(pair: Pair) -> Iterable[Seen]:
             broken = _broken(p, pair, committed) if link.streaks or _suspicious(p, at, committed) else []
             if by_id and (known := watermarks.get(place)) != (high := p[at.high]):
                 if known is not None and high < known:
-                    broken.append(("fetch-watermark-back", "high_watermark", f"is {high}, after {known} on this connection"))
+                    broken.append(
+                        ("fetch-watermark-back", "high_watermark", f"is {high}, after {known} on this connection")
+                    )
                 if known is not None or len(watermarks) < MOST_PLACES:
                     watermarks[place] = high
             if broken or link.streaks:
@@ -122,7 +128,9 @@ def _suspicious(p: Any, at: _Places, committed: bool) -> bool:
     )  # fmt: skip
 
 
-def _tell(link: _Link, path: str, place: tuple[Any, int], broken: list[tuple[str, str, str]], found: list[Seen]) -> None:
+def _tell(
+    link: _Link, path: str, place: tuple[Any, int], broken: list[tuple[str, str, str]], found: list[Seen]
+) -> None:
     """Add what is wrong with a partition, some of it only if it was so in the answers before."""
     streaks = link.streaks
     for row, field, text in broken:
@@ -152,7 +160,13 @@ def _session(pair: Pair, link: _Link, asked: Any, at: _Places, found: list[Seen]
     assert at.session_id is not None and at.forgotten is not None  # of the same versions as the epoch
     session_id = asked[at.session_id]
     if pair.answer.session_id != session_id and not pair.answer.error_code:
-        found.append(Seen("session_id", f"is {pair.answer.session_id} in an answer of session {session_id}", "fetch-session-changed"))
+        found.append(
+            Seen(
+                "session_id",
+                f"is {pair.answer.session_id} in an answer of session {session_id}",
+                "fetch-session-changed",
+            )
+        )
     session = link.session
     if session is not None:
         for topic in asked[at.forgotten] or ():
@@ -212,7 +226,13 @@ def _broken(p: Any, pair: Pair, committed: bool) -> list[tuple[str, str, str]]:
             text = f"is {replica}, which is no broker of this cluster (its brokers: {listed}){rest}"
             found.append(("fetch-replica-unknown", "preferred_read_replica", text))
         elif data:
-            found.append(("fetch-replica-with-records", "preferred_read_replica", f"is {replica}, and the answer has records too"))
+            found.append(
+                (
+                    "fetch-replica-with-records",
+                    "preferred_read_replica",
+                    f"is {replica}, and the answer has records too",
+                )
+            )
     if data:
         if int.from_bytes(data[:8], "big", signed=True) >= high >= 0:
             text = f"begin at offset {int.from_bytes(data[:8], 'big')}, the high watermark is {high}"
@@ -239,7 +259,8 @@ class _Marker(NamedTuple):
 
 
 def _unlisted_marker(data: bytes, listed: set[int]) -> _Marker | None:
-    """The first abort marker behind transactional records of its producer, which is not listed. Markers alone are normal."""
+    """The first abort marker behind transactional records of its producer, which is not listed. Markers alone are
+    normal."""
     at, end = 0, len(data)
     open_: dict[int, tuple[int, int]] = {}
     while at + _BATCH_HEAD <= end and data[at + 16] == 2:
@@ -291,7 +312,9 @@ def _epoch_above(pair: Pair) -> Iterator[Seen]:
         for p in topic.partitions or ():
             wanted = asked.get((topic.topic, p.partition))
             if not p.error_code and wanted is not None and p.leader_epoch > wanted:
-                text = f"is {p.leader_epoch} for {topic.topic}-{p.partition}, above the epoch {wanted} that was asked for"
+                text = (
+                    f"is {p.leader_epoch} for {topic.topic}-{p.partition}, above the epoch {wanted} that was asked for"
+                )
                 yield Seen("topics.partitions.leader_epoch", text)
                 return
 
@@ -302,14 +325,22 @@ def _acquired(pair: Pair) -> Iterator[Seen]:
         for i, a in enumerate(p.acquired_records or ()):
             where = f"{path}.acquired_records[{i}]"
             if a.last_offset < a.first_offset:
-                yield Seen(where, f"ends at {a.last_offset}, before it begins at {a.first_offset}", "share-range-inverted")
+                yield Seen(
+                    where, f"ends at {a.last_offset}, before it begins at {a.first_offset}", "share-range-inverted"
+                )
             elif a.first_offset <= end:
-                yield Seen(where, f"begins at {a.first_offset}; offsets to {end} are in an earlier range", "share-range-overlaps")
+                yield Seen(
+                    where,
+                    f"begins at {a.first_offset}; offsets to {end} are in an earlier range",
+                    "share-range-overlaps",
+                )
             if a.delivery_count < 1:
                 yield Seen(where, f"has delivery_count {a.delivery_count}", "share-delivery-count")
             end = max(end, a.last_offset)
         if p.acquired_records and not p.records:
-            yield Seen(path, f"acquires {len(p.acquired_records)} ranges and has no records", "share-acquired-without-records")
+            yield Seen(
+                path, f"acquires {len(p.acquired_records)} ranges and has no records", "share-acquired-without-records"
+            )
 
 
 def _fetch(row: str, kafka: str, source: str, severity: str, clients: str, since: int = 0) -> Row:
@@ -323,57 +354,82 @@ def _share(row: str, kafka: str, severity: str, clients: str) -> Row:
 _MANAGER = "ReplicaManager.readFromLog"
 _SKIPS = "Clients drop what they do not expect, and wait for the rest."
 ROWS: tuple[Row, ...] = (
-    _fetch("fetch-null-records", "sends empty records (length 0) where there are none", "FetchResponseData, MemoryRecords.EMPTY", "high",
-           "librdkafka refuses the answer (\"invalid MessageSetSize -1\") and fetches again; the Java client reads null as empty."),
-    _fetch("fetch-twice", "answers each partition once", "FetchSession", "medium", "Clients may deliver the records twice."),
-    _fetch("fetch-unasked", "answers no partitions that the request or its session does not ask for", "FetchSession, KIP-227", "medium",
+    _fetch("fetch-null-records", "sends empty records (length 0) where there are none",
+    "FetchResponseData, MemoryRecords.EMPTY", "high",
+           "librdkafka refuses the answer (\"invalid MessageSetSize -1\") and fetches again; the Java client reads "
+           "null as empty."),
+    _fetch("fetch-twice", "answers each partition once", "FetchSession", "medium",
+    "Clients may deliver the records twice."),
+    _fetch("fetch-unasked", "answers no partitions that the request or its session does not ask for",
+    "FetchSession, KIP-227", "medium",
            _SKIPS),
-    _fetch("fetch-missing", "answers all partitions of a request without a session and of one that begins a session, unless it "
+    _fetch("fetch-missing", "answers all partitions of a request without a session and of one that begins a "
+    "session, unless it "
            "throttles the client", "FetchSession.FullFetchContext, KIP-227", "medium",
            "Clients wait for the partition's records and ask again."),
     _fetch("fetch-session-changed", "answers with the session id of the request as long as the session lasts",
-           "FetchSession.IncrementalFetchContext, KIP-227", "medium", "Clients go on with another session, and lose track of "
+           "FetchSession.IncrementalFetchContext, KIP-227", "medium", "Clients go on with another session, and lose "
+           "track of "
            "what it asks for.", 7),
-    _fetch("fetch-watermark-negative", "gives the high watermark of each partition without an error", _MANAGER, "medium",
+    _fetch("fetch-watermark-negative", "gives the high watermark of each partition without an error", _MANAGER,
+    "medium",
            "Clients cannot tell how far they are behind; some wait for ever."),
-    _fetch("fetch-log-start-above-watermark", "never begins its log above the high watermark", "UnifiedLog.maybeIncrementLogStartOffset",
+    _fetch("fetch-log-start-above-watermark", "never begins its log above the high watermark",
+    "UnifiedLog.maybeIncrementLogStartOffset",
            "medium", "Clients see their position as out of range.", 5),
     _fetch("fetch-stable-above-watermark", "never has a last stable offset above the high watermark, but for a moment",
-           "UnifiedLog.fetchLastStableOffsetMetadata", "medium", "Clients of read_committed may read what can still be lost.", 4),
+           "UnifiedLog.fetchLastStableOffsetMetadata", "medium", "Clients of read_committed may read what can still "
+           "be lost.", 4),
     _fetch("fetch-beyond-watermark", "sends consumers no records at or above the high watermark, but for a moment",
-           "Partition.readRecords (FetchIsolation.HIGH_WATERMARK)", "medium", "Clients read records that can still be lost."),
-    _fetch("fetch-watermark-back", "never lowers the high watermark of a topic id on one connection without an error in between: "
+           "Partition.readRecords (FetchIsolation.HIGH_WATERMARK)", "medium",
+           "Clients read records that can still be lost."),
+    _fetch("fetch-watermark-back", "never lowers the high watermark of a topic id on one connection without an "
+    "error in between: "
            "it only does so after an unclean election", "UnifiedLog.updateHighWatermark", "medium",
            "Records that clients have read are gone, or this broker is another one than before.", 13),
-    _fetch("fetch-replica-unknown", "names only brokers of the cluster as the replica to read from", "ReplicaManager.findPreferredReadReplica, "
-           "KIP-392", "high", "Clients ask for Metadata again and again to find that replica, and do not fetch meanwhile. "
+    _fetch("fetch-replica-unknown", "names only brokers of the cluster as the replica to read from",
+    "ReplicaManager.findPreferredReadReplica, "
+           "KIP-392", "high", "Clients ask for Metadata again and again to find that replica, and do not fetch "
+           "meanwhile. "
            "If the number is arbitrary, the broker writes the fields of this version in the wrong places.", 11),
-    _fetch("fetch-replica-with-records", "sends no records when it names another replica to read from", _MANAGER + ", KIP-392", "medium",
+    _fetch("fetch-replica-with-records", "sends no records when it names another replica to read from",
+    _MANAGER + ", KIP-392", "medium",
            "Some clients read them, some drop them.", 11),
     _fetch("fetch-abort-unlisted", "lists every aborted transaction whose records it sends in aborted_transactions",
            "LogSegment.collectAbortedTxns, KIP-98", "high",
            "Clients of read_committed rely on that list: they deliver the records of the aborted transaction.", 4),
-    *Items("ListOffsets", "partitions", "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)",
+    *Items("ListOffsets", "partitions", "topics(name).partitions(partition_index)",
+        "topics(name).partitions(partition_index)",
            "KafkaApis.handleListOffsetRequest", "Clients wait for the offset and ask again.").rows(),
-    Row("list-offsets-negative", "ListOffsets", "answers an offset from 0 up, or -1 if there is none", "ReplicaManager.fetchOffset",
+    Row("list-offsets-negative", "ListOffsets", "answers an offset from 0 up, or -1 if there is none",
+        "ReplicaManager.fetchOffset",
         _below_minus_one("topics", "partitions", "offset"), "medium", "Clients start at a wrong position.", since=1),
-    *Items("OffsetForLeaderEpoch", "partitions", "topics(topic).partitions(partition)", "topics(topic).partitions(partition)",
-           "KafkaApis.handleOffsetForLeaderEpochRequest", "Clients cannot check whether their position is still in the log.").rows(),
+    *Items("OffsetForLeaderEpoch", "partitions", "topics(topic).partitions(partition)",
+        "topics(topic).partitions(partition)",
+           "KafkaApis.handleOffsetForLeaderEpochRequest", "Clients cannot check whether their position is still in "
+           "the log.").rows(),
     Row("leader-epoch-above", "OffsetForLeaderEpoch", "answers the largest epoch up to the one that was asked for",
-        "LeaderEpochFileCache.endOffsetFor, KIP-320", _epoch_above, "medium", "Clients take a wrong offset for the end of their "
+        "LeaderEpochFileCache.endOffsetFor, KIP-320", _epoch_above, "medium",
+        "Clients take a wrong offset for the end of their "
         "epoch, and do not notice lost records.", since=1),
-    Row("leader-epoch-end-negative", "OffsetForLeaderEpoch", "answers an end offset from 0 up, or -1 if it does not know the epoch",
+    Row("leader-epoch-end-negative", "OffsetForLeaderEpoch", "answers an end offset from 0 up, or -1 if it does not "
+        "know the epoch",
         "LeaderEpochFileCache.endOffsetFor, KIP-320", _below_minus_one("topics", "partitions", "end_offset"), "low"),
-    *Items("DeleteRecords", "partitions", "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)",
+    *Items("DeleteRecords", "partitions", "topics(name).partitions(partition_index)",
+        "topics(name).partitions(partition_index)",
            "KafkaApis.handleDeleteRecordsRequest", "Admin clients fail the call.").rows(),
     Row("delete-records-negative", "DeleteRecords", "answers the new low watermark, or -1 if it waited in vain",
         "ReplicaManager.deleteRecords", _below_minus_one("topics", "partitions", "low_watermark"), "low"),
-    _share("share-range-inverted", "acquires ranges that end where they begin or later", "high", "Share consumers cannot acknowledge them."),
-    _share("share-range-overlaps", "acquires each record once in a response", "high", "Share consumers get a record twice."),
-    _share("share-delivery-count", "counts deliveries from 1", "low", "Applications cannot tell whether a record was delivered before."),
+    _share("share-range-inverted", "acquires ranges that end where they begin or later", "high",
+    "Share consumers cannot acknowledge them."),
+    _share("share-range-overlaps", "acquires each record once in a response", "high",
+    "Share consumers get a record twice."),
+    _share("share-delivery-count", "counts deliveries from 1", "low", "Applications cannot tell whether a record "
+    "was delivered before."),
     _share("share-acquired-without-records", "acquires only records that it sends", "medium",
            "Share consumers acknowledge the missing records as gaps, which archives them."),
-    *Items("ShareFetch", "partitions", "topics(topic_id).partitions(partition_index)", "responses(topic_id).partitions(partition_index)",
+    *Items("ShareFetch", "partitions", "topics(topic_id).partitions(partition_index)",
+        "responses(topic_id).partitions(partition_index)",
            "ShareSession, KIP-932", "Share consumers get records twice.", ways=("twice",)).rows(),
     *Items("ShareAcknowledge", "partitions", "topics(topic_id).partitions(partition_index)",
            "responses(topic_id).partitions(partition_index)", "KafkaApis.handleShareAcknowledgeRequest, KIP-932",

@@ -10,8 +10,7 @@ from ... import embedded
 from ...codec.message_view import MessageView
 from ...errors import DecodeError
 from ..engine.counters import BoundedDict
-from .items import Items, difference, each, name
-from .items import _items as items_of
+from .items import Items, difference, each, items_in, name
 from .row import Context, Owner, Pair, Row, Seen
 
 MOST_GENERATIONS = 256
@@ -85,12 +84,16 @@ def _synced(pair: Pair) -> Iterator[Seen]:
             "sync-assignment-changed",
         )
         return
-    known = kind_known(pair)
+    known = _kind_known(pair)
     if data and sent is None and known and (why := _unreadable(bytes(data))):
-        yield Seen("assignment", f"({len(data)} bytes, of group {asked.group_id!r}) cannot be read: {why}", "sync-assignment-unreadable")
+        yield Seen(
+            "assignment",
+            f"({len(data)} bytes, of group {asked.group_id!r}) cannot be read: {why}",
+            "sync-assignment-unreadable",
+        )
 
 
-def kind_known(pair: Pair) -> bool:
+def _kind_known(pair: Pair) -> bool:
     """Whether the messages say that the group is one of consumers."""
     return "consumer" in (getattr(pair.answer, "protocol_type", None), getattr(pair.asked, "protocol_type", None))
 
@@ -115,12 +118,20 @@ def _joined(pair: Pair) -> Iterator[Seen]:
     if not answer.member_id:
         yield Seen("member_id", "is empty without an error", "join-no-member-id")
     elif asked.member_id and answer.member_id != asked.member_id:
-        yield Seen("member_id", f"is {answer.member_id!r}; the member joined as {asked.member_id!r}", "join-other-member")
+        yield Seen(
+            "member_id", f"is {answer.member_id!r}; the member joined as {asked.member_id!r}", "join-other-member"
+        )
     members = [m.member_id for m in answer.members or ()]
     if members and answer.leader != answer.member_id:
-        yield Seen("members", f"lists {len(members)} members to {answer.member_id!r}, but the leader is {answer.leader!r}", "join-members-to-follower")
+        yield Seen(
+            "members",
+            f"lists {len(members)} members to {answer.member_id!r}, but the leader is {answer.leader!r}",
+            "join-members-to-follower",
+        )
     elif members and answer.leader not in members:
-        yield Seen("leader", f"is {answer.leader!r}, which is none of the {len(members)} members", "join-leader-no-member")
+        yield Seen(
+            "leader", f"is {answer.leader!r}, which is none of the {len(members)} members", "join-leader-no-member"
+        )
     if len(set(members)) < len(members):
         twice = next(m for i, m in enumerate(members) if m in members[:i])
         yield Seen("members", f"lists {twice!r} twice", "join-member-twice")
@@ -194,7 +205,9 @@ class _Epochs:
 
 def _heartbeat(pair: Pair) -> Iterator[Seen]:
     asked, answer, stem = pair.asked, pair.answer, pair.request.plan.api
-    prefix = {"ConsumerGroupHeartbeat": "consumer", "ShareGroupHeartbeat": "share", "StreamsGroupHeartbeat": "streams"}[stem]
+    prefix = {"ConsumerGroupHeartbeat": "consumer", "ShareGroupHeartbeat": "share", "StreamsGroupHeartbeat": "streams"}[
+        stem
+    ]
     if asked.member_id and answer.member_id and answer.member_id != asked.member_id:
         text = f"is {answer.member_id!r}; the member is {asked.member_id!r}"
         yield Seen("member_id", text, f"{prefix}-heartbeat-other-member")
@@ -222,7 +235,11 @@ def _assigned_twice(pair: Pair, prefix: str) -> Iterator[Seen]:
                 yield Seen(kind, "has a task twice", f"{prefix}-heartbeat-assigned-twice")
         return
     assignment = pair.answer.assignment
-    found = [(t.topic_id, p) for t in assignment.topic_partitions or () for p in t.partitions or ()] if assignment is not None else []
+    found = (
+        [(t.topic_id, p) for t in assignment.topic_partitions or () for p in t.partitions or ()]
+        if assignment is not None
+        else []
+    )
     if len(set(found)) < len(found):
         yield Seen("assignment.topic_partitions", "has a partition twice", f"{prefix}-heartbeat-assigned-twice")
 
@@ -239,17 +256,23 @@ def _fetched_offsets(pair: Pair) -> Iterator[Seen]:
         inside = next(f.struct for f in pair.request.plan.root.fields if f.name == "groups")
         outside = next(f.struct for f in pair.response.plan.root.fields if f.name == "groups")
         assert inside is not None and outside is not None
-        found = difference((item.keys for item in items_of(inside, there, wanted)), items_of(outside, here, group))
+        found = difference((item.keys for item in items_in(inside, there, wanted)), items_in(outside, here, group))
         if found.missing:
-            yield Seen(f"groups[{i}].topics", f"lacks {name(found.missing[0])} of group {group.group_id!r}, which the request asks for",
+            yield Seen(f"groups[{i}].topics",
+                f"lacks {name(found.missing[0])} of group {group.group_id!r}, which the request asks for",
                        "offset-fetch-groups-partition-missing")  # fmt: skip
         if found.unasked:
             path, key = found.unasked[0]
-            yield Seen(f"groups[{i}].{path}", f"is {name(key)} of group {group.group_id!r}, which the request does not ask for",
+            yield Seen(f"groups[{i}].{path}",
+                f"is {name(key)} of group {group.group_id!r}, which the request does not ask for",
                        "offset-fetch-groups-partition-unasked")  # fmt: skip
         if found.twice:
             path, key = found.twice[0]
-            yield Seen(f"groups[{i}].{path}", f"is {name(key)}, which the response has twice", "offset-fetch-groups-partition-twice")
+            yield Seen(
+                f"groups[{i}].{path}",
+                f"is {name(key)}, which the response has twice",
+                "offset-fetch-groups-partition-twice",
+            )
 
 
 def _offset_below(pair: Pair) -> Iterator[Seen]:
@@ -261,7 +284,8 @@ def _offset_below(pair: Pair) -> Iterator[Seen]:
 
 
 _STATES = frozenset({
-    "", "unknown", "preparingrebalance", "completingrebalance", "awaitingsync", "stable", "dead", "empty", "assigning", "reconciling",
+    "", "unknown", "preparingrebalance", "completingrebalance", "awaitingsync", "stable", "dead", "empty", "assigning",
+    "reconciling",
     "notready",
 })  # fmt: skip
 
@@ -275,7 +299,11 @@ def _described(pair: Pair) -> Iterator[Seen]:
             yield Seen(f"{path}.group_state", f"is {group.group_state!r}", f"{_DESCRIBED[stem]}-state")
         members = [m.member_id for m in group.members or ()]
         if len(set(members)) < len(members):
-            yield Seen(f"{path}.members", f"lists a member of group {group.group_id!r} twice", f"{_DESCRIBED[stem]}-member-twice")
+            yield Seen(
+                f"{path}.members",
+                f"lists a member of group {group.group_id!r} twice",
+                f"{_DESCRIBED[stem]}-member-twice",
+            )
 
 
 def _listed_twice(pair: Pair) -> Iterator[Seen]:
@@ -286,11 +314,14 @@ def _listed_twice(pair: Pair) -> Iterator[Seen]:
 
 
 def _join(row: str, kafka: str, severity: str, clients: str, since: int = 0) -> Row:
-    return Row(row, "JoinGroup", kafka, "GroupMetadataManager.classicGroupJoin", _joined, severity, clients, since=since)
+    return Row(
+        row, "JoinGroup", kafka, "GroupMetadataManager.classicGroupJoin", _joined, severity, clients, since=since
+    )
 
 
 _DESCRIBED = {
-    "DescribeGroups": "describe-groups", "ConsumerGroupDescribe": "describe-consumer-groups", "ShareGroupDescribe": "describe-share-groups",
+    "DescribeGroups": "describe-groups", "ConsumerGroupDescribe": "describe-consumer-groups",
+    "ShareGroupDescribe": "describe-share-groups",
     "StreamsGroupDescribe": "describe-streams-groups",
 }  # fmt: skip
 
@@ -299,78 +330,143 @@ def _group_rows() -> Iterator[Row]:
     for api, stem in _DESCRIBED.items():
         asked = "groups" if api == "DescribeGroups" else "group_ids"
         source = f"KafkaApis.handle{api}"
-        yield from Items(api, "groups", asked, "groups(group_id)", source, "Admin clients fail the call.", named=stem).rows()
-        yield Row(f"{stem}-state", api, "names one of its own states of groups", source, _described, "low", "Tools show an unknown state.")
+        yield from Items(
+            api, "groups", asked, "groups(group_id)", source, "Admin clients fail the call.", named=stem
+        ).rows()
+        yield Row(
+            f"{stem}-state",
+            api,
+            "names one of its own states of groups",
+            source,
+            _described,
+            "low",
+            "Tools show an unknown state.",
+        )
         yield Row(f"{stem}-member-twice", api, "lists each member of a group once", source, _described, "low")
-    for api, prefix in (("ConsumerGroupHeartbeat", "consumer"), ("ShareGroupHeartbeat", "share"), ("StreamsGroupHeartbeat", "streams")):
-        source = f"GroupMetadataManager.{prefix}GroupHeartbeat, KIP-{ {'consumer': 848, 'share': 932, 'streams': 1071}[prefix]}"
-        yield Row(f"{prefix}-heartbeat-other-member", api, "answers with the member id of the request", source, _heartbeat, "medium",
-                  "Clients go on with an id that the coordinator may not know.")
-        yield Row(f"{prefix}-heartbeat-epoch-back", api, "never gives a member a lower epoch than it has; it fences it with an error instead",
-                  source, _heartbeat, "medium", "Clients ignore the answer, or are fenced at their next heartbeat.")
-        yield Row(f"{prefix}-heartbeat-interval", api, "gives a heartbeat interval above 0", source, _heartbeat, "medium",
-                  "Clients send heartbeats without a pause.")
-        yield Row(f"{prefix}-heartbeat-assigned-twice", api, "assigns each partition or task to a member once", source, _heartbeat, "medium")
+    for api, prefix, kip in (
+        ("ConsumerGroupHeartbeat", "consumer", 848),
+        ("ShareGroupHeartbeat", "share", 932),
+        ("StreamsGroupHeartbeat", "streams", 1071),
+    ):
+        source = f"GroupMetadataManager.{prefix}GroupHeartbeat, KIP-{kip}"
+        yield Row(
+            f"{prefix}-heartbeat-other-member",
+            api,
+            "answers with the member id of the request",
+            source,
+            _heartbeat,
+            "medium",
+            "Clients go on with an id that the coordinator may not know.",
+        )
+        yield Row(
+            f"{prefix}-heartbeat-epoch-back",
+            api,
+            "never gives a member a lower epoch than it has; it fences it with an error instead",
+            source,
+            _heartbeat,
+            "medium",
+            "Clients ignore the answer, or are fenced at their next heartbeat.",
+        )
+        yield Row(
+            f"{prefix}-heartbeat-interval",
+            api,
+            "gives a heartbeat interval above 0",
+            source,
+            _heartbeat,
+            "medium",
+            "Clients send heartbeats without a pause.",
+        )
+        yield Row(
+            f"{prefix}-heartbeat-assigned-twice",
+            api,
+            "assigns each partition or task to a member once",
+            source,
+            _heartbeat,
+            "medium",
+        )
 
 
 _COMMITTED = "topics(name|topic_id).partitions(partition_index)"
 _MANAGER = "GroupMetadataManager.classicGroupSync"
 ROWS: tuple[Row, ...] = (
-    _join("join-leader-no-member", "lists the leader among the members", "high", "The leader finds no assignment for itself, and the group "
+    _join("join-leader-no-member", "lists the leader among the members", "high",
+    "The leader finds no assignment for itself, and the group "
           "does not become stable."),
-    _join("join-members-to-follower", "lists the members to the leader only", "medium", "Clients that take the list for the sign of the "
+    _join("join-members-to-follower", "lists the members to the leader only", "medium",
+    "Clients that take the list for the sign of the "
           "leader assign partitions too."),
-    _join("join-member-twice", "lists each member once", "medium", "The leader assigns partitions to fewer members than it counts."),
-    _join("join-protocol-not-offered", "chooses a protocol that every member offers", "high", "Clients have no such assignor, and fail."),
-    _join("join-other-type", "answers with the protocol type of the request, or with an error", "medium", "Clients fail with "
+    _join("join-member-twice", "lists each member once", "medium", "The leader assigns partitions to fewer members "
+    "than it counts."),
+    _join("join-protocol-not-offered", "chooses a protocol that every member offers", "high",
+    "Clients have no such assignor, and fail."),
+    _join("join-other-type", "answers with the protocol type of the request, or with an error", "medium",
+    "Clients fail with "
           "InconsistentGroupProtocolException (KIP-559).", 7),
-    _join("join-generation-negative", "gives a generation from 0 up, or an error", "medium", "Clients take -1 for no generation: "
+    _join("join-generation-negative", "gives a generation from 0 up, or an error", "medium",
+    "Clients take -1 for no generation: "
           "their commits are those of a consumer without a group."),
-    _join("join-no-member-id", "gives every member an id", "high", "The client's SyncGroup and heartbeats are refused."),
-    _join("join-other-member", "answers with the member id of the request, or with an error", "medium", "The old id stays in the group "
+    _join("join-no-member-id", "gives every member an id", "high",
+    "The client's SyncGroup and heartbeats are refused."),
+    _join("join-other-member", "answers with the member id of the request, or with an error", "medium",
+    "The old id stays in the group "
           "until its session times out."),
-    Row("join-subscription-cut", "JoinGroup", "and its clients write every field of the version that a subscription names (owned_partitions from 1 "
-        "on, KIP-429)", "ConsumerProtocol.serializeSubscription", _cut_subscriptions, "low",
-        "Leaders of other libraries (Java, franz-go before 1.14) cannot read it and leave the group instead of assigning; it is that member's "
-        "library that must change: kafka-go (kafka-go#1156), older sarama and KafkaJS write such. Upgrade it, or give the clients groups of their own.",
-        owner=Owner.CLIENT),
-    Row("join-subscription-unreadable", "JoinGroup", "passes the subscriptions of members on as they are; those of consumers follow "
+    Row("join-subscription-cut", "JoinGroup", "and its clients write every field of the version that a subscription "
+        "names (owned_partitions from 1 on, KIP-429)", "ConsumerProtocol.serializeSubscription", _cut_subscriptions,
+        "low", "Leaders of other libraries (Java, franz-go before 1.14) cannot read it and leave the group instead of "
+        "assigning; it is that member's library that must change: kafka-go (kafka-go#1156), older sarama and KafkaJS "
+        "write such. Upgrade it, or give the clients groups of their own.", owner=Owner.CLIENT),
+    Row("join-subscription-unreadable", "JoinGroup", "passes the subscriptions of members on as they are; those of "
+        "consumers follow "
         "ConsumerProtocolSubscription", "ConsumerProtocol.deserializeSubscription", _subscriptions, "low",
         "The leader of the group may fail on it, and with it the whole group.", errors=True, owner=Owner.CLIENT),
-    Row("sync-assignment-sent-unreadable", "SyncGroup", "passes assignments on as the leader sends them; those of consumers follow "
+    Row("sync-assignment-sent-unreadable", "SyncGroup", "passes assignments on as the leader sends them; those of "
+        "consumers follow "
         "ConsumerProtocolAssignment", "ConsumerProtocol.deserializeAssignment", _assignments_sent, "medium",
         "Members fail on it and join again.", errors=True, owner=Owner.CLIENT),
-    Row("sync-assignment-changed", "SyncGroup", "hands each member the bytes that the leader of the group sent for it", _MANAGER, _synced,
+    Row("sync-assignment-changed", "SyncGroup", "hands each member the bytes that the leader of the group sent for it",
+        _MANAGER, _synced,
         "high", "Members cannot read it, fail and join again, or read the wrong partitions."),
-    Row("sync-assignment-unreadable", "SyncGroup", "hands each member the bytes that the leader of the group sent for it; consumers "
-        "follow ConsumerProtocolAssignment. The leader's request was not seen here, so it may have sent them so", _MANAGER, _synced,
+    Row("sync-assignment-unreadable", "SyncGroup", "hands each member the bytes that the leader of the group sent "
+        "for it; consumers "
+        "follow ConsumerProtocolAssignment. The leader's request was not seen here, so it may have sent them so",
+        _MANAGER, _synced,
         "high", "Members cannot read it, fail and join again."),
-    Row("sync-other-type", "SyncGroup", "answers with the protocol type of the request, or with an error", _MANAGER + ", KIP-559",
+    Row("sync-other-type", "SyncGroup", "answers with the protocol type of the request, or with an error",
+        _MANAGER + ", KIP-559",
         _protocol_of_sync("protocol_type"), "medium", "Clients fail with InconsistentGroupProtocolException.", since=5),
-    Row("sync-other-protocol", "SyncGroup", "answers with the protocol of the request, or with an error", _MANAGER + ", KIP-559",
+    Row("sync-other-protocol", "SyncGroup", "answers with the protocol of the request, or with an error",
+        _MANAGER + ", KIP-559",
         _protocol_of_sync("protocol_name"), "medium", "Clients fail with InconsistentGroupProtocolException.", since=5),
     *Items("LeaveGroup", "members", "members(member_id,group_instance_id)", "members(member_id,group_instance_id)",
-           "GroupMetadataManager.classicGroupLeave, KIP-345", "Tools do not know whether the member left.", "low", since=3).rows(),
+           "GroupMetadataManager.classicGroupLeave, KIP-345", "Tools do not know whether the member left.", "low",
+           since=3).rows(),
     *Items("OffsetCommit", "partitions", _COMMITTED, _COMMITTED, "KafkaApis.handleOffsetCommitRequest",
            "Clients do not know whether the offset was committed.").rows(),
     *Items("OffsetFetch", "partitions", "topics(name).partition_indexes", "topics(name).partitions(partition_index)",
-           "KafkaApis.handleOffsetFetchRequest", "Consumers wait for the offset, or start where auto.offset.reset says.", "high",
+           "KafkaApis.handleOffsetFetchRequest", "Consumers wait for the offset, or start where auto.offset.reset "
+           "says.", "high",
            all_if_empty=True, until=7).rows(),
-    *Items("OffsetFetch", "groups", "groups(group_id)", "groups(group_id)", "KafkaApis.handleOffsetFetchRequest, KIP-709",
+    *Items("OffsetFetch", "groups", "groups(group_id)", "groups(group_id)",
+        "KafkaApis.handleOffsetFetchRequest, KIP-709",
            "Clients fail the call or ask again.", "high", since=8, named="offset-fetch-groups").rows(),
-    *(Row(f"offset-fetch-groups-partition-{way}", "OffsetFetch", text, "KafkaApis.fetchOffsetsForGroup, KIP-709", _fetched_offsets, severity,
+    *(Row(f"offset-fetch-groups-partition-{way}", "OffsetFetch", text, "KafkaApis.fetchOffsetsForGroup, KIP-709",
+    _fetched_offsets, severity,
           "Consumers wait for the offset, or start where auto.offset.reset says.", since=8)
       for way, text, severity in (("missing", "answers all partitions that were asked for", "high"),
                                   ("unasked", "answers no partitions that were not asked for", "low"),
                                   ("twice", "answers each of the partitions once", "low"))),
-    Row("offset-fetch-negative", "OffsetFetch", "answers an offset from 0 up, or -1 if none was committed", "OffsetMetadataManager.fetchOffsets",
+    Row("offset-fetch-negative", "OffsetFetch", "answers an offset from 0 up, or -1 if none was committed",
+        "OffsetMetadataManager.fetchOffsets",
         _offset_below, "medium", "Consumers start at a wrong position."),
-    *Items("OffsetDelete", "partitions", "topics(name).partitions(partition_index)", "topics(name).partitions(partition_index)",
+    *Items("OffsetDelete", "partitions", "topics(name).partitions(partition_index)",
+        "topics(name).partitions(partition_index)",
            "KafkaApis.handleOffsetDeleteRequest, KIP-496", "Admin clients fail the call.").rows(),
     *Items("DeleteGroups", "groups", "groups_names", "results(group_id)", "KafkaApis.handleDeleteGroupsRequest",
            "Admin clients fail the call.").rows(),
-    Row("list-groups-twice", "ListGroups", "lists each group once", "GroupCoordinatorService.listGroups", _listed_twice, "low"),
-    *Items("DescribeShareGroupOffsets", "groups", "groups(group_id)", "groups(group_id)", "KafkaApis.handleDescribeShareGroupOffsetsRequest, "
+    Row("list-groups-twice", "ListGroups", "lists each group once", "GroupCoordinatorService.listGroups",
+        _listed_twice, "low"),
+    *Items("DescribeShareGroupOffsets", "groups", "groups(group_id)", "groups(group_id)",
+        "KafkaApis.handleDescribeShareGroupOffsetsRequest, "
            "KIP-932", "Admin clients fail the call.").rows(),
     *Items("DeleteShareGroupOffsets", "topics", "topics(topic_name)", "responses(topic_name)",
            "KafkaApis.handleDeleteShareGroupOffsetsRequest, KIP-932", "Admin clients fail the call.").rows(),

@@ -1,8 +1,9 @@
 """The most common form of rows: a response answers the items of its request, each of them once, and no others.
 
-Where the items stand is text: ``"topics(name|topic_id).partitions(partition_index)"`` are the partitions of topics that have
-a name or an id. An array without a key in brackets, ``"topics(name).partition_indexes"``, has the keys themselves; ``dirs()``
-only leads to others. ``a + b`` joins two lists; of ``a / b`` the first that the version has is meant.
+Where the items stand is text: ``"topics(name|topic_id).partitions(partition_index)"`` are the partitions of topics
+that have a name or an id. An array without a key in brackets, ``"topics(name).partition_indexes"``, has the keys
+themselves; ``dirs()`` only leads to others. ``a + b`` joins two lists; of ``a / b`` the first that the version has is
+meant.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Keys = tuple[Key, ...]
 
 
 class _Step(NamedTuple):
-    """An array: its position and name, and the positions of the alternatives of each part of its items' keys; None where the
-    items are the keys."""
+    """An array: its position and name, and the positions of the alternatives of each part of its items' keys; None
+    where the items are the keys."""
 
     at: int
     name: str
@@ -62,7 +63,9 @@ def _way(struct: StructPlan, text: str) -> tuple[_Step, ...]:
             steps.append(_Step(at, match[1], None))
             break
         fields = [f.name for f in inner.fields]
-        parts = [tuple(fields.index(n) for n in part.split("|") if n in fields) for part in match[2][1:-1].split(",") if part]
+        parts = [
+            tuple(fields.index(n) for n in part.split("|") if n in fields) for part in match[2][1:-1].split(",") if part
+        ]
         steps.append(_Step(at, match[1], tuple(parts)))
         struct = inner
     return tuple(steps)
@@ -85,7 +88,8 @@ def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
     return None
 
 
-def _items(root: StructPlan, places: str, values: Any) -> list[_Item]:
+def items_in(root: StructPlan, places: str, values: Any) -> list[_Item]:
+    """The items of a struct at these places."""
     return [item for way in _steps(root, places) for item in _walk(values, way, ((),), "")]
 
 
@@ -119,8 +123,8 @@ def name(key: Key) -> str:
 
 
 class Difference(NamedTuple):
-    """What a response has of what was asked: `missing` keys, and paths and keys of `unasked` ones and of those that are there
-    `twice`."""
+    """What a response has of what was asked: `missing` keys, and paths and keys of `unasked` ones and of those that
+    are there `twice`."""
 
     missing: list[Key]
     unasked: list[tuple[str, Key]]
@@ -148,8 +152,8 @@ def difference(asked: Iterable[Keys], answered: Iterable[_Item]) -> Difference:
 class Items(NamedTuple):
     """The items of a request and of its response: a row for each way in which they can differ (`ways`).
 
-    `what`: their plural. `all_if_empty`: an empty list asks for all, as null always does. `silent`: tells answers that may leave
-    items out. `severity`: of missing items; those that nobody asked for have it too where `strict`.
+    `what`: their plural. `all_if_empty`: an empty list asks for all, as null always does. `silent`: tells answers that
+    may leave items out. `severity`: of missing items; those that nobody asked for have it too where `strict`.
     """
 
     api: str
@@ -216,10 +220,10 @@ class Items(NamedTuple):
         ways = _steps(asking, self.asked)
         if not ways or not _steps(answering, self.answered) or any(pair.asked[way[0].at] is None for way in ways):
             return None
-        asked = _items(asking, self.asked, pair.asked)
+        asked = items_in(asking, self.asked, pair.asked)
         if not asked and self.all_if_empty:
             return None
-        return difference((item.keys for item in asked), _items(answering, self.answered, pair.answer))
+        return difference((item.keys for item in asked), items_in(answering, self.answered, pair.answer))
 
 
 def same_count(asked: str, answered: str) -> Check:

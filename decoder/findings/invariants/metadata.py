@@ -143,7 +143,10 @@ def _epoch_back(pair: Pair) -> Iterator[Seen]:
             known = highest.get(at, -1)
             if p.leader_epoch < known:
                 where = f"{topic.name or topic_id_text(topic.topic_id)}-{p.partition_index}"
-                yield Seen(f"{path}.partitions[{number}].leader_epoch", f"is {p.leader_epoch} for {where}, after {known} on this connection")
+                yield Seen(
+                    f"{path}.partitions[{number}].leader_epoch",
+                    f"is {p.leader_epoch} for {where}, after {known} on this connection",
+                )
             elif known >= 0 or len(highest) < MOST_EPOCHS:
                 highest[at] = p.leader_epoch
 
@@ -171,28 +174,36 @@ def _unknown_coordinator(pair: Pair) -> Iterator[Seen]:
 
 _CACHE = "MetadataCache.getTopicMetadata"
 ROWS: tuple[Row, ...] = (
-    Row("metadata-without-brokers", "Metadata", "names at least the broker that answers; only one that is just starting "
+    Row("metadata-without-brokers", "Metadata", "names at least the broker that answers; only one that is just "
+        "starting "
         "names none, for a moment", "KafkaApis.handleTopicMetadataRequest", _without_brokers, "medium",
-        "The Java client asks again later. librdkafka 2.10 to 2.13 drops all its brokers and never recovers (librdkafka#5301): "
+        "The Java client asks again later. librdkafka 2.10 to 2.13 drops all its brokers and never recovers "
+        "(librdkafka#5301): "
         "the client has to be restarted.", passes=True, remedy="restart the client if it "
-        "does not recover, and upgrade librdkafka 2.10 to 2.13; if the broker goes on to answer so, look in its log why it is not "
+        "does not recover, and upgrade librdkafka 2.10 to 2.13; if the broker goes on to answer so, look in its log "
+        "why it is not "
         "registered with its controller, and report it to the developers of a Kafka-compatible product"),
     Row("metadata-broker-twice", "Metadata", "lists each broker once", "KafkaApis.handleTopicMetadataRequest",
         _twice("brokers", "node_id"), "medium", "Clients keep one of the two addresses."),
-    Row("metadata-broker-negative", "Metadata", "gives brokers ids from 0 up", "KafkaConfig (node.id)", _negative_broker, "medium",
+    Row("metadata-broker-negative", "Metadata", "gives brokers ids from 0 up", "KafkaConfig (node.id)",
+        _negative_broker, "medium",
         "Clients use negative ids for bootstrap addresses."),
     Row("metadata-controller-unknown", "Metadata", "names a controller that is one of the brokers, or -1",
         "KafkaApis.handleTopicMetadataRequest", _controller, "low",
         "Admin clients have no address for such a controller: CreateTopics and the like wait until they time out.",
         since=1, passes=True),
-    Row("metadata-leader-unknown", "Metadata", "reports LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND for a leader that it does "
+    Row("metadata-leader-unknown", "Metadata", "reports LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND for a leader "
+        "that it does "
         "not list as a broker", _CACHE, _partitions, "high",
-        "Clients have no address for such a leader: they neither read nor write the partition, and ask for Metadata again and again.",
+        "Clients have no address for such a leader: they neither read nor write the partition, and ask for Metadata "
+        "again and again.",
         passes=True),
-    Row("metadata-no-leader-no-error", "Metadata", "reports LEADER_NOT_AVAILABLE where a partition has no leader", _CACHE,
+    Row("metadata-no-leader-no-error", "Metadata", "reports LEADER_NOT_AVAILABLE where a partition has no leader",
+        _CACHE,
         _partitions, "medium", "Clients treat the partition as if it had a leader, or wait without a reason.",
         passes=True),
-    Row("metadata-replica-unknown", "Metadata", "lists a replica whose broker is down in offline_replicas", _CACHE + ", KIP-112",
+    Row("metadata-replica-unknown", "Metadata", "lists a replica whose broker is down in offline_replicas",
+        _CACHE + ", KIP-112",
         _partitions, "low", "Tools show the replica as if it were online.", since=5, passes=True),
     Row("metadata-offline-no-replica", "Metadata", "lists only replicas in offline_replicas", _CACHE + ", KIP-112",
         _partitions, "low", "Tools count more replicas than there are.", since=5, passes=True),
@@ -200,30 +211,42 @@ ROWS: tuple[Row, ...] = (
         "Tools count more replicas than there are.", passes=True),
     Row("metadata-replica-twice", "Metadata", "lists each replica of a partition once", _CACHE, _partitions, "low",
         "Tools count more replicas than there are."),
-    Row("metadata-partition-twice", "Metadata", "lists each partition of a topic once, numbered from 0", _CACHE, _partition_twice,
+    Row("metadata-partition-twice", "Metadata", "lists each partition of a topic once, numbered from 0", _CACHE,
+        _partition_twice,
         "medium", "Clients keep one of the two, or count more partitions than there are, and write to the wrong ones."),
-    Row("metadata-epoch-back", "Metadata", "never gives one connection an older leader epoch of a topic id than before: a broker's "
+    Row("metadata-epoch-back", "Metadata", "never gives one connection an older leader epoch of a topic id than "
+        "before: a broker's "
         "metadata only goes forward while it runs", "KRaftMetadataCache, KIP-320", _epoch_back, "low",
         "Clients ignore Metadata with an older epoch, and ask again.", since=10),
-    *Items("Metadata", "topics", "topics(name|topic_id)", "topics(name|topic_id)", "KafkaApis.handleTopicMetadataRequest",
+    *Items("Metadata", "topics", "topics(name|topic_id)", "topics(name|topic_id)",
+        "KafkaApis.handleTopicMetadataRequest",
            "Clients wait for the topic until they time out, or report it as unknown.", all_if_empty=True).rows(),
-    Row("describe-cluster-without-brokers", "DescribeCluster", "names at least the broker that answers; only one that is just "
+    Row("describe-cluster-without-brokers", "DescribeCluster", "names at least the broker that answers; only one "
+        "that is just "
         "starting names none, for a moment", "AuthHelper.computeDescribeClusterResponse", _without_brokers, "medium",
         "Admin clients show an empty cluster.", passes=True),
-    Row("describe-cluster-broker-twice", "DescribeCluster", "lists each broker once", "AuthHelper.computeDescribeClusterResponse",
+    Row("describe-cluster-broker-twice", "DescribeCluster", "lists each broker once",
+        "AuthHelper.computeDescribeClusterResponse",
         _twice("brokers", "broker_id"), "low"),
-    Row("describe-cluster-controller-unknown", "DescribeCluster", "names a controller that is one of the brokers, or -1",
-        "AuthHelper.computeDescribeClusterResponse", _controller, "low", "Admin clients have no address for it.", passes=True),
-    *Items("DescribeTopicPartitions", "topics", "topics(name)", "topics(name)", "DescribeTopicPartitionsRequestHandler, KIP-966",
+    Row("describe-cluster-controller-unknown", "DescribeCluster", "names a controller that is one of the brokers, "
+        "or -1",
+        "AuthHelper.computeDescribeClusterResponse", _controller, "low", "Admin clients have no address for it.",
+        passes=True),
+    *Items("DescribeTopicPartitions", "topics", "topics(name)", "topics(name)",
+        "DescribeTopicPartitionsRequestHandler, KIP-966",
            "Tools do not show the topic.", all_if_empty=True, silent=_pages).rows(),
-    Row("describe-topic-partitions-partition-twice", "DescribeTopicPartitions", "lists each partition of a topic once, numbered from 0",
+    Row("describe-topic-partitions-partition-twice", "DescribeTopicPartitions",
+        "lists each partition of a topic once, numbered from 0",
         "DescribeTopicPartitionsRequestHandler, KIP-966", _partition_twice, "low"),
     Row("coordinator-without-address", "FindCoordinator", "gives the id, host and port of a coordinator, or an error",
         "KafkaApis.handleFindCoordinatorRequest", _no_address, "high",
         "Clients have nowhere to connect to: consumers do not join their group, transactions do not begin."),
-    Row("coordinator-unknown", "FindCoordinator", "names a coordinator that Metadata lists too, or will once it is asked again",
+    Row("coordinator-unknown", "FindCoordinator", "names a coordinator that Metadata lists too, or will once it is "
+        "asked again",
         "KafkaApis.getCoordinator", _unknown_coordinator, "low", "Clients connect to the host and port in the answer."),
-    *Items("FindCoordinator", "keys", "coordinator_keys", "coordinators(key)", "KafkaApis.handleFindCoordinatorRequestV4AndAbove, "
-           "KIP-699", "Clients do not find the coordinator of their group or transaction, and ask again and again.", "high",
+    *Items("FindCoordinator", "keys", "coordinator_keys", "coordinators(key)",
+        "KafkaApis.handleFindCoordinatorRequestV4AndAbove, "
+           "KIP-699", "Clients do not find the coordinator of their group or transaction, and ask again and again.",
+           "high",
            strict=True, since=4).rows(),
 )  # fmt: skip

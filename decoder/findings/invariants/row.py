@@ -41,8 +41,8 @@ class Memory:
 
 @dataclass(slots=True)
 class Context:
-    """One connection, and what it and its cluster have shown. `nodes`: the ids of all brokers that the cluster has shown so far;
-    empty: not known. `memory` is shared by connections."""
+    """One connection, and what it and its cluster have shown. `nodes`: the ids of all brokers that the cluster has
+    shown so far; empty: not known. `memory` is shared by connections."""
 
     broker: str = ""
     nodes: Collection[int] = ()
@@ -96,10 +96,11 @@ Check = Callable[[Pair], Iterable[Seen]]
 class Row(NamedTuple):
     """What Apache Kafka never answers.
 
-    `apis`: their names, separated by spaces. `kafka`: what it does instead, after the words "Apache Kafka". `source`: its class
-    or the KIP. `check`: finds the contrary; rows may share one. `clients`: a sentence about what they do with such an answer. `severity`: a name of
-    `Severity`. `since`, `until`: the versions of the API that it is about. `errors`: whether it is also about responses with an
-    error code at their top. `passes`: healthy brokers may show it for a moment, so it counts little if a later answer is right.
+    `apis`: their names, separated by spaces. `kafka`: what it does instead, after the words "Apache Kafka". `source`:
+    its class or the KIP. `check`: finds the contrary; rows may share one. `clients`: a sentence about what they do
+    with such an answer. `severity`: a name of `Severity`. `since`, `until`: the versions of the API that it is about.
+    `errors`: whether it is also about responses with an error code at their top. `passes`: healthy brokers may show it
+    for a moment, so it counts little if a later answer is right.
     """
 
     id: str

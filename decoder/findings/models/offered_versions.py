@@ -91,6 +91,7 @@ class OfferedVersions(Model):
         self.tables: BoundedDict[str, Table] = BoundedDict()
         self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()
         self.finalized: BoundedDict[str, dict[str, int]] = BoundedDict(1000)
+        self._answers: BoundedDict[str, bytes] = BoundedDict(1000)  # the last one of each broker, which is mostly the same again
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         self._learn_features(conn.broker, exchange)
@@ -105,10 +106,14 @@ class OfferedVersions(Model):
         self.traffic.forget_kinds()
 
     def _learn_features(self, broker: str, exchange: Exchange) -> None:
-        message = exchange.response_view if exchange.state is State.PAIRED and exchange.api_version >= _WITH_FEATURES else None
+        response = exchange.response
+        if response is None or exchange.api_version < _WITH_FEATURES or self._answers.get(broker) == response[4:]:
+            return
+        message = exchange.response_view
         if message is None or message.api_version < _WITH_FEATURES or exchange.error:
             return
         fields = top(message)
+        self._answers[broker] = response[4:]
         if fields["finalized_features_epoch"] >= 0:
             self.finalized[broker] = {each["name"]: each["max_version_level"] for each in rows(message, "finalized_features")}
 

@@ -239,7 +239,7 @@ def jar(release: str) -> Path:
     return found[0]
 
 
-@pytest.mark.parametrize("release", ["2.7.2", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.1.0", "4.3.1"])
+@pytest.mark.parametrize("release", ["2.7.2", "3.5.2", "3.6.2", "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.1.0", "4.3.1", "4.4.0"])
 def test_layouts_with_overlays_are_those_of_the_release(release):
     with zipfile.ZipFile(jar(release)) as archive:
         names = importer.definition_files(archive.namelist())

@@ -59,7 +59,7 @@ def test_a_client_that_is_configured_for_an_old_release(
         of_old.send(topic, b"one").get(PATIENCE)
         of_old.close(PATIENCE)
     # what the old broker's traffic predicts ...
-    client = judged("4.3", "before")
+    client = judged("4.4", "before")
     assert client["verdict"] == verdict
     (reason,) = [r for r in client["reasons"] if r["api"] == "Produce"]
     assert (reason["version"], reason["dropped_in"], reason["kip"]) == (version, "4.0", "KIP-896")
@@ -75,7 +75,7 @@ def test_a_client_that_is_configured_for_an_old_release(
         with pytest.raises(kafka.errors.KafkaConnectionError):
             of_new.send(topic, b"one").get(PATIENCE)
         of_new.close(PATIENCE)
-    after = judged("4.3", "after")
+    after = judged("4.4", "after")
     (reason,) = [r for r in after["reasons"] if r["api"] == "Produce"]
     assert (after["verdict"], reason["version"]) == ("breaks", version) and reason["refused"] >= (negotiation == "asks")
 
@@ -92,7 +92,7 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
             python = kafka.KafkaProducer(bootstrap_servers=show(proxy.address), client_id=f"python-{name}")
             python.send("healthy", b"two").get(PATIENCE)
             python.close()
-    for against in ("4.0", "4.3", "0.10.2"):
+    for against in ("4.0", "4.4", "0.10.2"):
         found = verdicts(compat(against, *recordings))
         assert {"librdkafka-new", "python-new", "librdkafka-old", "python-old", "admin-new"} == set(found)
         # kafka-python is idempotent where the broker lets it: traffic does not show whether it does without
@@ -102,7 +102,7 @@ def test_current_clients_work_on_both(broker: Cluster, old_broker: OldBroker, tm
 
 @pytest.mark.slow
 def test_librdkafka_that_is_configured_for_the_brokers_release(broker: Cluster, tmp_path: Path) -> None:
-    """broker.version.fallback alone decides then; what it still sends on Kafka 4.3 is refused."""
+    """broker.version.fallback alone decides then; what it still sends on Kafka 4.4 is refused."""
     create_topic(broker.bootstrap, "fallback")
     failed: list[object] = []
     with Proxy(ProxyConfig(upstream=broker.addresses[0], record=tmp_path / "fallback", findings=True)) as proxy:
@@ -113,7 +113,7 @@ def test_librdkafka_that_is_configured_for_the_brokers_release(broker: Cluster, 
         producer.purge()
         flush(producer)
     assert failed and failed[0] is not None
-    found = compat("4.3", tmp_path / "fallback")
+    found = compat("4.4", tmp_path / "fallback")
     (client,) = found["clients"]
     assert client["software"] == "probably librdkafka" and client["negotiation"] == "never"
     produce = [r for r in client["reasons"] if r["api"] == "Produce"]
@@ -131,7 +131,7 @@ def test_java_4_needs_brokers_of_2_1(broker: Cluster, old_broker: OldBroker, tmp
 
     create_topic(broker.bootstrap, "java")
     assert send(broker.addresses[0], tmp_path / "new") == "sent"
-    for against, verdict in (("4.3", "works"), ("2.1", "works"), ("2.0", "breaks"), ("0.10.2", "breaks")):
+    for against, verdict in (("4.4", "works"), ("2.1", "works"), ("2.0", "breaks"), ("0.10.2", "breaks")):
         (client,) = compat(against, tmp_path / "new")["clients"]
         assert client["software"].startswith("the Java client 4.") and client["verdict"] == verdict, against
     assert "needs brokers of 2.1 or newer" in client["reasons"][0]["text"]

@@ -1,6 +1,6 @@
 """Clients in front of a pretended old release behave as in front of a real one: the APIs and versions that they choose are the same.
 
-The pretended release stands on Kafka 4.3, which does not serve most of those versions any more: `translate` bridges them.
+The pretended release stands on Kafka 4.4, which does not serve most of those versions any more: `translate` bridges them.
 """
 
 from __future__ import annotations

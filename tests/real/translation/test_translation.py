@@ -131,7 +131,7 @@ def test_an_old_consumer_passes_transaction_markers(translated, broker, topic) -
 
 @pytest.mark.slow
 def test_a_new_client_at_a_pretended_old_broker(broker, topic) -> None:
-    """`pretend` faces the client, translation the broker: today's librdkafka speaks 0.10.2 to Kafka 4.3."""
+    """`pretend` faces the client, translation the broker: today's librdkafka speaks 0.10.2 to Kafka 4.4."""
     name = topic("new-as-if-old")
     versions = VersionsConfig(Profile.of("0.10.2"), translate=True)
     with Proxy(ProxyConfig(upstream=broker.addresses[0], versions=versions)) as proxy:

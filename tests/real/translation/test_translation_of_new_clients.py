@@ -45,7 +45,7 @@ def topic(translated: str) -> Callable[[str], str]:
 def test_java_4(translated, topic) -> None:
     """It needs brokers of 2.1 or newer: Produce 3, Fetch 4. Idempotence cannot be had."""
     name = topic("new-java")
-    assert java(translated, name, ALL, "4.3.1", "false") == expected(ALL, timestamps=True)
+    assert java(translated, name, ALL, "4.4.0", "false") == expected(ALL, timestamps=True)
 
 
 def test_librdkafka(translated, topic) -> None:

@@ -42,7 +42,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         ({}, "4.4.0", "no java in JAVA_HOME or on the PATH: install Java 17 or newer"),
         ({"java": ""}, "4.4.0", "there is no mvn on the PATH to fetch it: install Maven"),
-        ({"java": ""}, "4.4", "'4.4' is not a release of Apache Kafka: write all three numbers, as in 4.4.0"),
+        ({"java": ""}, "4.3", "'4.3' is not a release of Apache Kafka: write all three numbers, as in 4.4.0"),
         ({"java": ""}, "../../4.4.0", "is not a release of Apache Kafka"),
         ({"java": ""}, "0.9.0", "the oldest is 3.9.0"),
         ({"java": "", "mvn": f"echo '{MISSING}'; exit 1"}, "9.9.9", "Maven cannot find Apache Kafka 9.9.9 .*: give a released version"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ....decoder.findings import Severity
 from ...pages.page import sections_page
 from ...pages.parts import Card, Line, Section, names
-from .audit import (
+from .audited_programs import (
     NOT_COMPLETE,
     AuditedProgram,
     BugVerdict,

@@ -94,13 +94,12 @@ class RebootstrapIgnored(Detector):
 
     def _kept(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:
         java = "java" in conn.software
-        known = "librdkafka ignores this error (librdkafka#5605)." if "librdkafka" in conn.software else ""
         found = self.report(
             (conn.identity, conn.broker, True),
             exchange,
             "a client that gets REBOOTSTRAP_REQUIRED in any response must close its connections and begin with bootstrap.servers "
             "again (KIP-1102): the broker wants it elsewhere, and answers nothing else. This client asks again on the same "
-            f"connection, so it gets no metadata. The fault is the client's. {known}".rstrip(),
+            "connection, so it gets nothing. The fault is the client's.",
             "set metadata.recovery.strategy=rebootstrap (the default since Kafka 4.0; with none, the client does not obey), or "
             "restart the client"
             if java

@@ -13,6 +13,7 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, some, times
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
+from ...models.leaders import Named, named_leader
 from ..security.authorization import DENIED
 
 OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
@@ -314,6 +315,11 @@ class _Failing:
     conn: ClientConnection
     partitions: set[int] = field(default_factory=set)
     longest_ns: int = 0
+    leader: str = ""  # that Metadata names
+
+
+_CUT_OFF: Place = ("", -1)
+"""The place of a first error whose topic and partition were cut off."""
 
 
 class FetchErrorLoop(FetchDetector):
@@ -325,6 +331,7 @@ class FetchErrorLoop(FetchDetector):
     LASTING_NS = 5 * SECOND
     """A leader election or a new topic causes a few retries, 100 ms apart, and takes less."""
 
+    OTHER = "look for the error in the broker's log, at the time of the first exchange"
     REMEDIES: ClassVar[dict[str, str]] = {
         "NOT_LEADER_OR_FOLLOWER": "the client must refresh its Metadata: check whether it does, and whether Metadata "
                                   "names the leader that the broker knows; a client that does not refresh is at fault",
@@ -340,45 +347,70 @@ class FetchErrorLoop(FetchDetector):
         "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: check its disk and its log",
     }
 
+    LED = frozenset({"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"})
+    BY_LEADER: ClassVar[dict[tuple[str, Named], str]] = {
+        ("NOT_LEADER_OR_FOLLOWER", Named.ITSELF):
+            "the broker contradicts its cluster's Metadata, so refreshing does not help the client: look at the broker's log and at its "
+            "connection to the controller; a proxy or a product that answers Metadata by itself must name the real leader",
+        ("NOT_LEADER_OR_FOLLOWER", Named.ANOTHER):
+            "the client does not switch to the leader that Metadata names: upgrade it; check whether it sends Metadata after the error, and "
+            "whether each broker's address leads to that broker",
+        ("UNKNOWN_TOPIC_OR_PARTITION", Named.ITSELF):
+            "the broker does not have a partition that Metadata says it leads: if the topic was just deleted or created, this passes; if not, "
+            "look at the broker's log (a failed log directory, a lost connection to the controller)",
+        ("UNKNOWN_TOPIC_OR_PARTITION", Named.ANOTHER):
+            "the client asks a broker that has no replica: its Metadata is stale, or the address leads to the wrong broker",
+    }  # fmt: skip
+
     def setup(self) -> None:
         self._streaks: BoundedDict[tuple[ClientIdentity, Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().done(conn, exchange)
+        if exchange.response_cut and exchange.state is State.PAIRED:
+            if exchange.error not in (0, OUT_OF_RANGE, *DENIED):
+                self._failed(conn, exchange, _CUT_OFF, exchange.error)
+            elif not exchange.error:
+                self._streaks.pop((conn.identity, _CUT_OFF), None)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
         for answer in fetched.answered:
             if answer.error in DENIED:
                 continue  # reported by another detector
             if answer.error and answer.error != OUT_OF_RANGE:
-                self._failed(conn, fetched, answer)
+                self._failed(conn, fetched.exchange, answer.place, answer.error)
             elif not answer.error and self._streaks:
                 self._streaks.pop((conn.identity, answer.place), None)
 
-    def _failed(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
-        key = conn.identity, answer.place
+    def _failed(self, conn: ClientConnection, exchange: Exchange, place: Place, error_code: int) -> None:
+        key, at_ns = (conn.identity, place), exchange.response_time_ns or 0
         streak = self._streaks.get(key)
-        if streak is None or streak.error != answer.error:
-            streak = self._streaks[key] = _Streak(answer.error, fetched.time_ns)
+        if streak is None or streak.error != error_code:
+            streak = self._streaks[key] = _Streak(error_code, at_ns)
         streak.count += 1
-        streak.last_ns = fetched.time_ns
+        streak.last_ns = at_ns
         lasting = streak.last_ns - streak.first_ns
         if streak.count < self.COUNT or lasting < self.LASTING_NS:
             return
-        topic, partition = answer.place
-        case_key = conn.identity, topic, answer.error
+        topic, partition = place
+        case_key = conn.identity, topic, error_code
         if case_key not in self._failing:
             self._failing[case_key] = _Failing(conn)
         case = self._failing[case_key]
         new = partition not in case.partitions
-        error = facts.error_name(answer.error)
+        error = facts.error_name(error_code)
+        leader = named_leader(conn, topic, partition)
         finding = self.report(
             case_key,
-            fetched.exchange,
+            exchange,
             "meanwhile, these partitions are not read. Clients treat most of these errors as temporary and retry "
             "without informing the application (retry.backoff.ms), so only the lag shows it.",
-            self.REMEDIES.get(error, "look for the error in the broker's log, at the time of the first exchange"),
+            self.BY_LEADER.get((error, leader.named)) or self.REMEDIES.get(error, self.OTHER),
             topic=topic,
             error=error,
         )
+        case.leader = leader.text if leader.named is not Named.NOBODY else ""
         if new:
             finding.count += streak.count - 1
             case.partitions.add(partition)
@@ -388,10 +420,12 @@ class FetchErrorLoop(FetchDetector):
         for key, case in self._failing.items():
             finding = self._found[key]
             finding.about["partition"] = min(case.partitions)
-            where = some((f"{finding.about['topic']}-{p}" for p in case.partitions), 4)
+            topic = finding.about["topic"]
+            where = some((f"{topic}-{p}" for p in case.partitions), 4) if topic else "partitions that the capture cuts off"
             finding.seen = (
                 f"{case.conn.where} refuses fetches of {where} by {case.conn.who} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
+                + (f"; {case.leader}" if case.leader and finding.about["error"] in self.LED else "")
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange
 from ....schema import facts
@@ -299,6 +300,15 @@ class CommitPerRecord(GroupDetector):
             finding.severity = Severity.MEDIUM
 
 
+class _Committed(NamedTuple):
+    """The last offset of a partition that a group has committed: by whom, in which generation, and when that was answered."""
+
+    offset: int
+    conn: ClientConnection
+    generation: int
+    answered_ns: int
+
+
 class CommitBackwards(GroupDetector):
     id = "commit-backwards"
     severity = Severity.LOW
@@ -306,7 +316,7 @@ class CommitBackwards(GroupDetector):
     apis = frozenset({OFFSET_COMMIT, DELETE_TOPICS})
 
     def setup(self) -> None:
-        self._last: BoundedDict[Place, tuple[int, ClientConnection]] = BoundedDict(PARTITIONS)
+        self._last: BoundedDict[Place, _Committed] = BoundedDict(PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == DELETE_TOPICS:
@@ -319,13 +329,14 @@ class CommitBackwards(GroupDetector):
             if commit.error:
                 continue
             place = call.group, commit.topic, commit.partition
-            last, who = self._last.get(place, (commit.offset, call.conn))
-            self._last[place] = commit.offset, call.conn
-            if commit.offset < last:
-                self._report(call, commit.topic, commit.partition, last, commit.offset, who)
+            last = self._last.get(place)
+            self._last[place] = _Committed(commit.offset, call.conn, call.generation, call.answered_ns)
+            if last is not None and commit.offset < last.offset:
+                self._report(call, commit.topic, commit.partition, last, commit.offset)
 
-    def _report(self, call: Call, topic: str, partition: int, last: int, offset: int, before: ClientConnection) -> None:
+    def _report(self, call: Call, topic: str, partition: int, committed: _Committed, offset: int) -> None:
         tool = from_outside(call)
+        last, before = committed.offset, committed.conn
         other = f", {before.who} had committed {last}" if before.identity != call.conn.identity else f" after {last}"
         seen = (
             f"{call.conn.who} commits offset {offset} of {topic}-{partition} in group {call.group_id!r}{other}: "
@@ -334,15 +345,8 @@ class CommitBackwards(GroupDetector):
         finding = self.report(
             (call.group, tool),
             call.exchange,
-            "a client outside the group reset its offsets; its members read these records again."
-            if tool
-            else "records between the two offsets are read again after the next rebalance or restart. Possible "
-                 "causes: a seek() or reset, commits that overtake each other (commitAsync, several threads), or a "
-                 "member that keeps its positions from before a rebalance.",
-            "nothing, if this was intended"
-            if tool
-            else "nothing after an intended seek(); otherwise commit only higher offsets than before, per partition "
-                 "and from one thread, and discard positions when partitions are revoked",
+            "",
+            "",
             severity=Severity.INFO if tool else None,
             topic=topic,
             partition=partition,
@@ -350,5 +354,30 @@ class CommitBackwards(GroupDetector):
         )
         if last - offset > finding.about.get("back", 0):
             finding.seen = seen
+            finding.why, finding.remedy = _backwards(call, committed, tool)
             finding.about |= {"topic": topic, "partition": partition, "offset": offset, "before": last}
             finding.about["back"] = last - offset
+
+
+def _backwards(call: Call, last: _Committed, tool: bool) -> tuple[str, str]:
+    """Why an offset went back, as far as the two commits show it, and what to do."""
+    if tool:
+        return "a client outside the group reset its offsets; its members read these records again.", "nothing, if this was intended"
+    again = "records between the two offsets are read again after the next rebalance or restart."
+    if call.asked_ns < last.answered_ns:
+        return (
+            f"{again} The lower one was sent before the higher one was answered: commits overtake each other (commitAsync, several "
+            "threads).",
+            "commit each partition from one thread, and only higher offsets than before",
+        )
+    if call.generation != last.generation:
+        return (
+            f"{again} There was a rebalance in between (generation {last.generation}, then {call.generation}): a member kept its "
+            "positions from before it, or took the partition over before the last commit of the member that had it.",
+            "discard positions when partitions are revoked, and commit in the callback for revoked partitions",
+        )
+    return (
+        f"{again} Both are of one generation, and one followed the other's answer: the application sought back (seek()), or commits "
+        "what it finishes in another order than it read it.",
+        "nothing after an intended seek(); otherwise commit only higher offsets than before, per partition",
+    )

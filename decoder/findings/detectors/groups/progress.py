@@ -149,8 +149,7 @@ class OffsetsNotRead(Detector):
             self._unread.pop(conn.identity, None)
         elif conn.identity not in self._unread:
             message = exchange.request_view
-            asked = top(message) if message is not None else {}
-            group = asked.get("group_id") or next((row["group_id"] for row in rows(message, "groups")), "") if message else ""
+            group = _group_of(message) if message is not None else ""
             now = exchange.response_time_ns or 0
             name = facts.error_name(exchange.error)
             self._unread[conn.identity] = _Unread(exchange, name, group, conn.facts_of(exchange), conn.who, now)
@@ -179,6 +178,13 @@ class OffsetsNotRead(Detector):
             group=unread.group,
             facts=unread.facts,
         )
+
+
+def _group_of(message: MessageView) -> str:
+    """The group of an OffsetFetch request; of several, the first."""
+    asked = top(message)
+    group: str | None = asked["group_id"] if "group_id" in asked else next((row["group_id"] for row in rows(message, "groups")), "")
+    return group or ""
 
 
 _LIST_OFFSETS = facts.api_key("ListOffsets")

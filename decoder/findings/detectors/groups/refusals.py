@@ -130,11 +130,9 @@ class UnknownMember(GroupDetector):
             finding.why = (
                 f"{_CAUSES[name]} After {name}, a member must {_rejoin(call)} ({_source(call)}). This client ignores the "
                 "error, so it gets no partitions; other members may read the ones it still believes to have. It is the "
-                f"client's fault.{_known_bug(call, name)}"
+                "client's fault."
             )
-            finding.remedy = "restart the client so that it joins again, and upgrade its library" + (
-                " (librdkafka to 2.14.3 or newer)" if _known_bug(call, name) else ""
-            )
+            finding.remedy = "restart the client so that it joins again, and upgrade its library"
         else:
             finding.seen = (
                 f"{call.conn.who} was refused {count} times in {span} because "
@@ -182,12 +180,6 @@ def _rejoin(call: Call) -> str:
 def _source(call: Call) -> str:
     sources = {"consumer": "KIP-848", "share": "KIP-932", "streams": "KIP-1071"}
     return sources.get(call.protocol, "Kafka's consumer protocol; Java: AbstractCoordinator")
-
-
-def _known_bug(call: Call, error: str) -> str:
-    if error == "GROUP_ID_NOT_FOUND" and "librdkafka" in call.conn.software:
-        return " librdkafka before 2.14.3 ignores this error (librdkafka#5485)."
-    return ""
 
 
 class FencedInstance(GroupDetector):

@@ -241,8 +241,8 @@ def _text(span: _Range) -> str:
     return f"{span.topic}-{span.partition}@{span.first}{more}"
 
 
-_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+_ORDINALS = ("1st", "2nd", "3rd")
 
 
 def _ordinal(number: int) -> str:
-    return f"{number}{_ENDINGS.get(number, 'th')}"
+    return _ORDINALS[number - 1] if 0 < number <= len(_ORDINALS) else f"{number}th"

@@ -93,16 +93,18 @@ class _Aftermath:
     said: tuple[str, str] = ("", "")
     """The message, and what is broken in it."""
 
-    def severity(self, direction: Direction, least: Severity, enough: int) -> Severity:
+    def severity(self, key: _Message, least: Severity, enough: int) -> Severity:
         """How bad it is. `enough`: how many requests that failed show that this is why."""
-        harm = self.again + self.older + self.refused + self.closed + self.unanswered + self.silent
-        if direction is Direction.REQUEST:
-            if self.fine or self.lossy or harm < enough:
+        if key.direction is Direction.REQUEST:
+            if self.fine or self.lossy or self.refused + self.closed + self.unanswered < enough:
                 return Severity.INFO if self.fine else least
             return Severity.HIGH if self.closed else Severity.MEDIUM
-        if self.lossy or not harm:
+        # A client that went on before does not end because of it: every connection ends at some time.
+        ended = self.closed + self.silent if self.closed + self.silent > self.fine else 0
+        if self.lossy or not self.again + self.older + ended:
             return least
-        return Severity.HIGH if (self.again or self.closed or self.silent) and not self.fine else Severity.MEDIUM
+        certain = self.again or ended >= 2 or (ended and key.api_key not in _REPEATED)
+        return Severity.HIGH if certain and not self.fine else Severity.MEDIUM
 
     def text(self, direction: Direction) -> str:
         """The worst that happened."""
@@ -243,14 +245,14 @@ class _BrokenMessage(Detector):
         """Write the finding from what is known now."""
         if key.direction is Direction.REQUEST:
             after.fine = (key.api_key, key.api_version) in self._accepted
-        finding.severity = after.severity(key.direction, self.severity, self.ENOUGH)
+        finding.severity = after.severity(key, self.severity, self.ENOUGH)
         harmful = finding.severity.rank > self.severity.rank
         finding.explains = self.explains if harmful else ()
         if key not in self._layouts and finding.severity is not Severity.INFO:
             tried = (other_layout(exchange, key.direction) for exchange in finding.exchanges)
             self._layouts[key] = next((layout for layout in tried if layout is not None), None)
         layout, answers = self._layouts.get(key), key.direction is Direction.RESPONSE
-        (message, flaw), then = after.said, after.text(key.direction) if finding.severity is not Severity.INFO else ""
+        (message, flaw), then = after.said, after.text(key.direction) if harmful else ""
         who = "the broker (or the product or proxy that answers in its place)" if answers else "the client library"
         if layout is not None:
             finding.about["decodes"] = layout.text
@@ -270,7 +272,10 @@ class _BrokenMessage(Detector):
 
 def _flaws(exchange: Exchange, kind: FlawKind) -> list[tuple[Direction, Flaw]]:
     """The flaws of this kind of an exchange."""
-    found = [(direction, exchange.flaw(direction)) for direction in Direction]
+    asked, answered = exchange.flaw(Direction.REQUEST), exchange.flaw(Direction.RESPONSE)
+    if asked is None and answered is None:
+        return []
+    found = ((Direction.REQUEST, asked), (Direction.RESPONSE, answered))
     return [(direction, flaw) for direction, flaw in found if flaw is not None and flaw.kind is kind]
 
 
@@ -338,7 +343,7 @@ class Undecodable(_BrokenMessage):
         super().done(conn, exchange)
 
     def broken(self, exchange: Exchange) -> list[_Broken]:
-        if exchange.state is State.ORPHAN:
+        if exchange.state is State.ORPHAN or exchange.undecoded is None:
             return []
         found = [(direction, exchange.fault(direction)) for direction in Direction]
         return [

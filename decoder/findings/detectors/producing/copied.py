@@ -18,11 +18,11 @@ _Producer = tuple[str, str, int]
 
 
 class _Original(NamedTuple):
-    """Where a batch was sent first. `count`: of its records."""
+    """Where a batch was sent first. `records`: how many it has."""
 
     topic: str
     partition: int
-    count: int
+    records: int
 
 
 class _Lost(NamedTuple):
@@ -89,7 +89,7 @@ class BatchInTwoTopics(ProduceDetector):
         if lost is None or now - lost.time_ns > self.LOST_NS or not lost.topics & {sent.topic, original.topic}:
             return
         there = self._sent.history(conn, sent.producer_id, original.topic, original.partition)
-        if batch.count != original.count or not there.batches or _alike(there, sent):
+        if batch.count != original.records or not there.batches or _alike(there, sent):
             return
         finding = self.report(
             (conn.identity, original.topic, sent.topic),

@@ -12,7 +12,8 @@ from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector
+from ...models.leaders import named_leader
+from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector, said
 
 LEADER_ERRORS = error_code_set(
     "NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "FENCED_LEADER_EPOCH",
@@ -118,9 +119,13 @@ class _RefusedPartitions(ProduceDetector):
             most_answers=0,
             metadata_asked=0,
             leader_told=False,
+            named_leader="",
+            text="",
             longest_ns=0,
         )
         about = finding.about
+        about["text"] = about["text"] or result.text
+        about["named_leader"] = named_leader(conn, result.topic, result.partition).text
         if trouble.place not in about["partitions"] and len(about["partitions"]) < _SHOWN:
             about["partitions"].append(trouble.place)
         if trouble.answers == 1 and now - self._burst.get(key, 0) > _APART_NS:
@@ -157,6 +162,7 @@ class _RefusedPartitions(ProduceDetector):
             + (f"; {about['open']} of them have not succeeded since" if about["open"] else "")
             + (f"; it took up to {duration(about['longest_ns'])} to succeed" if about["recovered"] else "")
             + self.REFUSALS.details(about)
+            + said(about["text"])
         )
 
 
@@ -198,6 +204,11 @@ def _rate_leader(about: dict[str, Any]) -> Severity:
 
 
 def _leader_details(about: dict[str, Any]) -> str:
+    named = f"; {about['named_leader']}" if about["named_leader"] else ""
+    return named + _metadata_details(about)
+
+
+def _metadata_details(about: dict[str, Any]) -> str:
     if about["blind"] >= _BLIND:
         return f"; {about['blind']} of them in a row without asking for Metadata"
     if about["metadata_asked"]:

@@ -390,10 +390,6 @@ class SaslSessionExpired(_SaslDetector):
         "SaslAuthenticate v1; the first request after it ends is not answered, and the connection is closed. Requests "
         "in flight fail, and this happens once per lifetime on every broker connection."
     )
-    remedy = (
-        "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise connections.max.reauth.ms; "
-        "if the client already does, check its clock and what delays its thread (long polls, garbage collection)"
-    )
     apis = None
     wanted = Wanted.NEW
     EARLY_NS = 1_000_000_000
@@ -432,6 +428,11 @@ class SaslSessionExpired(_SaslDetector):
         found = self.report(
             (conn.identity, conn.broker),
             late,
+            self.why,
+            "the client has re-authenticated on this connection before: check its clock, and what delays its thread (long polls, garbage "
+            "collection)"
+            if state.logins > 1
+            else "use a client that re-authenticates (Java 2.2, librdkafka 2.2 and newer), or raise connections.max.reauth.ms",
             time_ns=conn.closed_ns,
             mechanism=state.mechanism,
             facts=conn.facts_of(late),

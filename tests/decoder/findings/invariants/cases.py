@@ -1,4 +1,5 @@
-"""For every row of `decoder/findings/invariants`: an exchange as a healthy broker has it, and changes that contradict the row."""
+"""For every row of `decoder/findings/invariants`: an exchange as a healthy broker has it, and changes that contradict
+the row."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ Change = Callable[[Body, Body], object]
 
 
 class Case(NamedTuple):
-    """`answer`: of a healthy broker. `changes`: by row. `times`: how often the changed exchange is repeated on the connection."""
+    """`answer`: of a healthy broker. `changes`: by row. `times`: how often the changed exchange is repeated on the
+    connection."""
 
     api: str
     version: int
@@ -32,7 +34,8 @@ class Case(NamedTuple):
 
 
 def items(stem: str, *path: str, ways: str = "missing unasked twice", **other: Any) -> dict[str, Change]:
-    """Changes of the last item at a path: it is left out, is another (`other`: its changed fields), or is there twice."""
+    """Changes of the last item at a path: it is left out, is another (`other`: its changed fields), or is there
+    twice."""
 
     def at(body: Body) -> list[Any]:
         for name in path[:-1]:
@@ -60,7 +63,9 @@ def put(*path: str | int, value: Any) -> Change:
     return change
 
 
-def batch(offset: int = 0, count: int = 1, producer: int = -1, sequence: int = -1, transactional: bool = False) -> bytes:
+def batch(
+    offset: int = 0, count: int = 1, producer: int = -1, sequence: int = -1, transactional: bool = False
+) -> bytes:
     found = [records.Record(offset + i, 1_000, None, b"v", ()) for i in range(count)]
     epoch = 0 if producer >= 0 else -1
     return records.encode_batch(
@@ -75,7 +80,14 @@ def marker(offset: int, producer: int, abort: bool = True) -> bytes:
 
 
 def _metadata() -> Iterator[Case]:
-    partition = {"partition_index": 0, "leader_id": 1, "leader_epoch": 3, "replica_nodes": [1, 2], "isr_nodes": [1], "offline_replicas": [2]}
+    partition = {
+        "partition_index": 0,
+        "leader_id": 1,
+        "leader_epoch": 3,
+        "replica_nodes": [1, 2],
+        "isr_nodes": [1],
+        "offline_replicas": [2],
+    }
     answer = {
         "brokers": [{"node_id": 1, "host": "kafka-1", "port": 9092}],
         "controller_id": 1,
@@ -101,7 +113,8 @@ def _metadata() -> Iterator[Case]:
         "metadata-epoch-back": put(*first, "leader_epoch", value=2),
         **items("metadata", "topics", name="other", topic_id=uuid.UUID(int=9)),
     })  # fmt: skip
-    yield Case("DescribeCluster", 1, {}, {"cluster_id": "c", "controller_id": 1, "brokers": [{"broker_id": 1, "host": "k", "port": 9092}]}, {
+    yield Case("DescribeCluster", 1, {}, {"cluster_id": "c", "controller_id": 1, "brokers": [{"broker_id": 1,
+        "host": "k", "port": 9092}]}, {
         "describe-cluster-without-brokers": put("brokers", value=[]),
         "describe-cluster-broker-twice": lambda _, a: a["brokers"].append(a["brokers"][0]),
         "describe-cluster-controller-unknown": put("controller_id", value=9),
@@ -112,7 +125,10 @@ def _metadata() -> Iterator[Case]:
         **items("describe-topic-partitions", "topics", name="other"),
         "describe-topic-partitions-partition-twice": put("topics", 0, "partitions", value=[described, described]),
     })  # fmt: skip
-    found = [{"key": "g", "node_id": 1, "host": "kafka-1", "port": 9092}, {"key": "h", "node_id": -1, "host": "", "port": -1, "error_code": 15}]
+    found = [
+        {"key": "g", "node_id": 1, "host": "kafka-1", "port": 9092},
+        {"key": "h", "node_id": -1, "host": "", "port": -1, "error_code": 15},
+    ]
     yield Case("FindCoordinator", 4, {"coordinator_keys": ["g", "h"]}, {"coordinators": found}, {
         "coordinator-without-address": put("coordinators", 0, "host", value=""),
         "coordinator-unknown": put("coordinators", 0, "node_id", value=9),
@@ -121,7 +137,8 @@ def _metadata() -> Iterator[Case]:
 
 
 def _fetching() -> Iterator[Case]:
-    part = {"partition_index": 0, "high_watermark": 9, "last_stable_offset": 9, "log_start_offset": 0, "aborted_transactions": [],
+    part = {"partition_index": 0, "high_watermark": 9, "last_stable_offset": 9, "log_start_offset": 0,
+        "aborted_transactions": [],
             "records": batch(3, producer=5, sequence=0, transactional=True) + marker(4, 5, abort=False)}  # fmt: skip
     empty = {**part, "partition_index": 1, "records": b""}
     asked = {"replica_id": -1, "isolation_level": 1, "session_id": 0, "session_epoch": -1, "topics": [
@@ -162,11 +179,15 @@ def _fetching() -> Iterator[Case]:
         "leader-epoch-end-negative": put("topics", 0, "partitions", 0, "end_offset", value=-3),
     })  # fmt: skip
     deleted = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "low_watermark": 4}]}]}
-    yield Case("DeleteRecords", 2, {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 4}]}]}, deleted, {
+    yield Case("DeleteRecords", 2, {"topics": [{"name": "orders", "partitions": [{"partition_index": 0,
+        "offset": 4}]}]}, deleted, {
         **items("delete-records", "topics", "partitions", partition_index=9),
         "delete-records-negative": put("topics", 0, "partitions", 0, "low_watermark", value=-4),
     })  # fmt: skip
-    acquired = [{"first_offset": 3, "last_offset": 5, "delivery_count": 1}, {"first_offset": 6, "last_offset": 6, "delivery_count": 2}]
+    acquired = [
+        {"first_offset": 3, "last_offset": 5, "delivery_count": 1},
+        {"first_offset": 6, "last_offset": 6, "delivery_count": 2},
+    ]
     shared = {"partition_index": 0, "records": batch(3), "acquired_records": acquired}
     share = {"group_id": "s", "member_id": "m", "topics": [{"topic_id": ID, "partitions": [{"partition_index": 0}]}]}
     ranges = (*first, "acquired_records", 1)
@@ -183,7 +204,12 @@ def _fetching() -> Iterator[Case]:
 
 def _producing() -> Iterator[Case]:
     def produce(data: bytes) -> Body:
-        return {"acks": -1, "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": data}, {"index": 1, "records": data}]}]}
+        return {
+            "acks": -1,
+            "topic_data": [
+                {"name": "orders", "partition_data": [{"index": 0, "records": data}, {"index": 1, "records": data}]}
+            ],
+        }
 
     def produced(offset: int) -> Body:
         part = {"index": 0, "base_offset": offset, "log_start_offset": 0}
@@ -195,7 +221,14 @@ def _producing() -> Iterator[Case]:
         "produce-offset-negative": put(*first, "base_offset", value=-1),
         "produce-below-log-start": put(*first, "log_start_offset", value=41),
     })  # fmt: skip
-    yield Case("Produce", 9, produce(batch()), produced(40), {"produce-offset-back": put(*first, "base_offset", value=39)}, times=4)
+    yield Case(
+        "Produce",
+        9,
+        produce(batch()),
+        produced(40),
+        {"produce-offset-back": put(*first, "base_offset", value=39)},
+        times=4,
+    )
     new = {"producer_id": 100, "producer_epoch": 0}
     yield Case("InitProducerId", 4, {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}, new, {
         "init-producer-id-negative": put("producer_id", value=-1),
@@ -203,13 +236,16 @@ def _producing() -> Iterator[Case]:
     }, times=2)  # fmt: skip
     transactional = {"transactional_id": "t", "producer_id": -1, "producer_epoch": -1}
     yield Case("InitProducerId", 4, transactional, new, {"init-producer-id-epoch-same": lambda *_: None}, times=2)
-    yield Case("InitProducerId", 4, {**transactional, "producer_id": 100, "producer_epoch": 3}, {"producer_id": 100, "producer_epoch": 4},
+    yield Case("InitProducerId", 4, {**transactional, "producer_id": 100, "producer_epoch": 3}, {"producer_id": 100,
+        "producer_epoch": 4},
                {"init-producer-id-epoch-back": put("producer_epoch", value=3)})  # fmt: skip
     yield Case("EndTxn", 5, {"transactional_id": "t", "producer_id": 100, "producer_epoch": 3, "committed": True},
                {"producer_id": 100, "producer_epoch": 4}, {"end-txn-epoch-back": put("producer_epoch", value=2)})  # fmt: skip
     added = {"results_by_topic_v3_and_below": [{"name": "orders", "results_by_partition": [{"partition_index": 0}]}]}
-    yield Case("AddPartitionsToTxn", 3, {"v3_and_below_transactional_id": "t", "v3_and_below_topics": [{"name": "orders", "partitions": [0]}]},
-               added, items("add-partitions-to-txn", "results_by_topic_v3_and_below", "results_by_partition", partition_index=9))  # fmt: skip
+    yield Case("AddPartitionsToTxn", 3, {"v3_and_below_transactional_id": "t",
+        "v3_and_below_topics": [{"name": "orders", "partitions": [0]}]},
+               added, items("add-partitions-to-txn", "results_by_topic_v3_and_below", "results_by_partition",
+               partition_index=9))  # fmt: skip
     topics = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 3}]}]
     answered = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}
     yield Case("TxnOffsetCommit", 3, {"transactional_id": "t", "group_id": "g", "topics": topics}, answered,
@@ -228,9 +264,21 @@ def _producing() -> Iterator[Case]:
 
 def _groups() -> Iterator[Case]:
     members = [{"member_id": "m1"}, {"member_id": "m2"}]
-    joined = {"generation_id": 1, "protocol_type": "consumer", "protocol_name": "range", "leader": "m1", "member_id": "m1", "members": members}
-    subscription = bytes.fromhex("0000" "00000001" "0006") + b"orders" + bytes(4)
-    asked = {"group_id": "g", "member_id": "m1", "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": subscription}]}
+    joined = {
+        "generation_id": 1,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "leader": "m1",
+        "member_id": "m1",
+        "members": members,
+    }
+    subscription = bytes.fromhex("0000000000010006") + b"orders" + bytes(4)
+    asked = {
+        "group_id": "g",
+        "member_id": "m1",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription}],
+    }
     yield Case("JoinGroup", 7, asked, joined, {
         "join-leader-no-member": put("members", value=members[1:]),
         "join-members-to-follower": put("leader", value="m2"),
@@ -245,42 +293,79 @@ def _groups() -> Iterator[Case]:
         ]),
         "join-subscription-unreadable": lambda q, _: q["protocols"][0].update(metadata=subscription[:5]),
     })  # fmt: skip
-    assignment = bytes.fromhex("0000" "00000001" "0006") + b"orders" + bytes.fromhex("00000001" "00000000" "00000000")
-    synced = {"group_id": "g", "generation_id": 1, "member_id": "m1", "protocol_type": "consumer", "protocol_name": "range"}
-    led = {**synced, "assignments": [{"member_id": "m1", "assignment": assignment}, {"member_id": "m2", "assignment": b""}]}
+    assignment = bytes.fromhex("0000000000010006") + b"orders" + bytes.fromhex("000000010000000000000000")
+    synced = {
+        "group_id": "g",
+        "generation_id": 1,
+        "member_id": "m1",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+    }
+    led = {
+        **synced,
+        "assignments": [{"member_id": "m1", "assignment": assignment}, {"member_id": "m2", "assignment": b""}],
+    }
     answer = {"protocol_type": "consumer", "protocol_name": "range", "assignment": assignment}
     yield Case("SyncGroup", 5, led, answer, {
         "sync-assignment-changed": put("assignment", value=assignment[:2]),
         "sync-other-type": put("protocol_type", value="connect"),
         "sync-other-protocol": put("protocol_name", value="sticky"),
-        "sync-assignment-sent-unreadable": lambda q, a: (q["assignments"][0].update(assignment=b"\0"), a.update(assignment=b"\0")),
+        "sync-assignment-sent-unreadable": lambda q, a: (q["assignments"][0].update(assignment=b"\0"),
+        a.update(assignment=b"\0")),
     })  # fmt: skip
     yield Case("SyncGroup", 5, synced, answer, {"sync-assignment-unreadable": put("assignment", value=assignment[:9])})
     left = [{"member_id": "m1", "group_instance_id": "i1"}]
-    yield Case("LeaveGroup", 4, {"group_id": "g", "members": left}, {"members": left}, items("leave-group", "members", member_id="m9"))
+    yield Case(
+        "LeaveGroup",
+        4,
+        {"group_id": "g", "members": left},
+        {"members": left},
+        items("leave-group", "members", member_id="m9"),
+    )
     commits = [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 3}]}]
     plain = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}
-    yield Case("OffsetCommit", 8, {"group_id": "g", "topics": commits}, plain, items("offset-commit", "topics", "partitions", partition_index=9))
+    yield Case(
+        "OffsetCommit",
+        8,
+        {"group_id": "g", "topics": commits},
+        plain,
+        items("offset-commit", "topics", "partitions", partition_index=9),
+    )
     names = [{"name": "orders", "partition_indexes": [0]}]
     yield Case("OffsetFetch", 7, {"group_id": "g", "topics": names}, {"topics": commits}, {
         **items("offset-fetch", "topics", "partitions", partition_index=9),
         "offset-fetch-negative": put("topics", 0, "partitions", 0, "committed_offset", value=-2),
     })  # fmt: skip
-    yield Case("OffsetFetch", 8, {"groups": [{"group_id": "g", "topics": names}]}, {"groups": [{"group_id": "g", "topics": commits}]}, {
+    yield Case("OffsetFetch", 8, {"groups": [{"group_id": "g", "topics": names}]}, {"groups": [{"group_id": "g",
+        "topics": commits}]}, {
         **items("offset-fetch-groups", "groups", group_id="other"),
         **items("offset-fetch-groups-partition", "groups", "topics", "partitions", partition_index=9),
     })  # fmt: skip
-    yield Case("OffsetDelete", 0, {"group_id": "g", **plain}, plain, items("offset-delete", "topics", "partitions", partition_index=9))
-    yield Case("DeleteGroups", 2, {"groups_names": ["g"]}, {"results": [{"group_id": "g"}]}, items("delete-groups", "results", group_id="h"))
+    yield Case(
+        "OffsetDelete",
+        0,
+        {"group_id": "g", **plain},
+        plain,
+        items("offset-delete", "topics", "partitions", partition_index=9),
+    )
+    yield Case(
+        "DeleteGroups",
+        2,
+        {"groups_names": ["g"]},
+        {"results": [{"group_id": "g"}]},
+        items("delete-groups", "results", group_id="h"),
+    )
     listed = {"groups": [{"group_id": "g", "group_state": "Stable", "group_type": "classic"}]}
     yield Case("ListGroups", 5, {"states_filter": ["stable"], "types_filter": ["Classic"]}, listed, {
         "list-groups-twice": lambda _, a: a["groups"].append(a["groups"][0]),
         "list-groups-state": put("groups", 0, "group_state", value="Empty"),
         "list-groups-type": put("groups", 0, "group_type", value="share"),
     })  # fmt: skip
-    yield Case("DescribeShareGroupOffsets", 0, {"groups": [{"group_id": "g", "topics": None}]}, {"groups": [{"group_id": "g"}]},
+    yield Case("DescribeShareGroupOffsets", 0, {"groups": [{"group_id": "g", "topics": None}]},
+        {"groups": [{"group_id": "g"}]},
                items("describe-share-group-offsets", "groups", group_id="other"))  # fmt: skip
-    yield Case("DeleteShareGroupOffsets", 0, {"group_id": "g", "topics": [{"topic_name": "orders"}]}, {"responses": [{"topic_name": "orders"}]},
+    yield Case("DeleteShareGroupOffsets", 0, {"group_id": "g", "topics": [{"topic_name": "orders"}]},
+        {"responses": [{"topic_name": "orders"}]},
                items("delete-share-group-offsets", "responses", topic_name="other"))  # fmt: skip
     for api, version, stem in (
         ("DescribeGroups", 5, "describe-groups"), ("ConsumerGroupDescribe", 0, "describe-consumer-groups"),
@@ -300,7 +385,11 @@ def _groups() -> Iterator[Case]:
         "share": {"assignment": {"topic_partitions": [{"topic_id": ID, "partitions": [0, 0]}]}},
         "streams": {"active_tasks": [{"subtopology_id": "0", "partitions": [1, 1]}]},
     }
-    for api, version, stem in (("ConsumerGroupHeartbeat", 0, "consumer"), ("ShareGroupHeartbeat", 1, "share"), ("StreamsGroupHeartbeat", 0, "streams")):
+    for api, version, stem in (
+        ("ConsumerGroupHeartbeat", 0, "consumer"),
+        ("ShareGroupHeartbeat", 1, "share"),
+        ("StreamsGroupHeartbeat", 0, "streams"),
+    ):
         yield Case(api, version, beat, answer, {
             f"{stem}-heartbeat-other-member": put("member_id", value="m2"),
             f"{stem}-heartbeat-epoch-back": put("member_epoch", value=3),
@@ -317,9 +406,12 @@ def _admin() -> Iterator[Case]:
         "create-topics-partitions": put("topics", 0, "num_partitions", value=1),
         "create-topics-replicas": put("topics", 0, "replication_factor", value=1),
     })  # fmt: skip
-    yield Case("DeleteTopics", 6, {"topics": [{"name": None, "topic_id": ID}]}, {"responses": [{"name": "orders", "topic_id": ID}]},
+    yield Case("DeleteTopics", 6, {"topics": [{"name": None, "topic_id": ID}]}, {"responses": [{"name": "orders",
+        "topic_id": ID}]},
                items("delete-topics", "responses", name="other", topic_id=OTHER_ID))  # fmt: skip
-    yield Case("CreatePartitions", 3, named, {"results": named["topics"]}, items("create-partitions", "results", name="other"))
+    yield Case(
+        "CreatePartitions", 3, named, {"results": named["topics"]}, items("create-partitions", "results", name="other")
+    )
     resource = {"resource_type": 2, "resource_name": "orders"}
     described = {"results": [{**resource, "configs": [{"name": "retention.ms", "value": "1"}]}]}
     yield Case("DescribeConfigs", 4, {"resources": [{**resource, "configuration_keys": ["retention.ms"]}]}, described, {
@@ -328,28 +420,56 @@ def _admin() -> Iterator[Case]:
         "describe-configs-name-twice": lambda _, a: a["results"][0]["configs"].append(a["results"][0]["configs"][0]),
     })  # fmt: skip
     for api, stem in (("AlterConfigs", "alter-configs"), ("IncrementalAlterConfigs", "incremental-alter-configs")):
-        yield Case(api, 1, {"resources": [resource]}, {"responses": [resource]}, items(stem, "responses", resource_name="other"))
-    numbers, plain = {"topics": [{"name": "orders", "partition_indexes": [0]}]}, [{"name": "orders", "partitions": [{"partition_index": 0}]}]
+        yield Case(
+            api,
+            1,
+            {"resources": [resource]},
+            {"responses": [resource]},
+            items(stem, "responses", resource_name="other"),
+        )
+    numbers, plain = (
+        {"topics": [{"name": "orders", "partition_indexes": [0]}]},
+        [{"name": "orders", "partitions": [{"partition_index": 0}]}],
+    )
     yield Case("ElectLeaders", 2, {"topic_partitions": [{"topic": "orders", "partitions": [0]}]},
                {"replica_election_results": [{"topic": "orders", "partition_result": [{"partition_id": 0}]}]},
                items("elect-leaders", "replica_election_results", "partition_result", partition_id=9))  # fmt: skip
     yield Case("AlterPartitionReassignments", 0, {"topics": plain}, {"responses": plain},
                items("alter-partition-reassignments", "responses", "partitions", partition_index=9))  # fmt: skip
     yield Case("ListPartitionReassignments", 0, numbers, {"topics": plain},
-               items("list-partition-reassignments", "topics", "partitions", ways="unasked twice", partition_index=9))  # fmt: skip
+               items("list-partition-reassignments", "topics", "partitions", ways="unasked twice",
+               partition_index=9))  # fmt: skip
     yield Case("AlterReplicaLogDirs", 2, {"dirs": [{"path": "/d", "topics": [{"name": "orders", "partitions": [0]}]}]},
                {"results": [{"topic_name": "orders", "partitions": [{"partition_index": 0}]}]},
                items("alter-replica-log-dirs", "results", "partitions", partition_index=9))  # fmt: skip
-    yield Case("DescribeLogDirs", 4, {"topics": [{"topic": "orders", "partitions": [0]}]}, {"results": [{"log_dir": "/d", "topics": plain}]},
+    yield Case("DescribeLogDirs", 4, {"topics": [{"topic": "orders", "partitions": [0]}]},
+        {"results": [{"log_dir": "/d", "topics": plain}]},
                items("describe-log-dirs", "results", "topics", "partitions", ways="unasked", partition_index=9))  # fmt: skip
     yield Case("DescribeUserScramCredentials", 0, {"users": [{"name": "u"}]}, {"results": [{"user": "u"}]},
                items("describe-user-scram-credentials", "results", user="other"))  # fmt: skip
-    yield Case("AlterUserScramCredentials", 0, {"deletions": [{"name": "u", "mechanism": 1}], "upsertions": [{"name": "w", "mechanism": 1}]},
-               {"results": [{"user": "u"}, {"user": "w"}]}, items("alter-user-scram-credentials", "results", user="other"))  # fmt: skip
+    yield Case("AlterUserScramCredentials", 0, {"deletions": [{"name": "u", "mechanism": 1}],
+        "upsertions": [{"name": "w", "mechanism": 1}]},
+               {"results": [{"user": "u"}, {"user": "w"}]}, items("alter-user-scram-credentials", "results",
+               user="other"))  # fmt: skip
     quorum = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
-    yield Case("DescribeQuorum", 1, {"topics": quorum}, {"topics": quorum}, items("describe-quorum", "topics", "partitions", partition_index=9))
-    acl = {"resource_type": 2, "resource_name": "orders", "principal": "User:u", "host": "*", "operation": 3, "permission_type": 3}
-    yield Case("CreateAcls", 3, {"creations": [acl]}, {"results": [{}]}, {"create-acls-count": put("results", value=[])})
+    yield Case(
+        "DescribeQuorum",
+        1,
+        {"topics": quorum},
+        {"topics": quorum},
+        items("describe-quorum", "topics", "partitions", partition_index=9),
+    )
+    acl = {
+        "resource_type": 2,
+        "resource_name": "orders",
+        "principal": "User:u",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    yield Case(
+        "CreateAcls", 3, {"creations": [acl]}, {"results": [{}]}, {"create-acls-count": put("results", value=[])}
+    )
     yield Case("DeleteAcls", 3, {"filters": [{"operation": 3, "permission_type": 3}]}, {"filter_results": [{}]},
                {"delete-acls-count": put("filter_results", value=[])})  # fmt: skip
 
@@ -376,7 +496,14 @@ def _connections() -> Iterator[Case]:
     })  # fmt: skip
     yield Case("Heartbeat", 4, {"group_id": "g", "generation_id": 1, "member_id": "m"}, {"error_code": 27},
                {"error-of-another-api": put("error_code", value=45)})  # fmt: skip
-    failed = {"responses": [{"topic": "orders", "partitions": [{"partition_index": 0, "error_code": 1, "high_watermark": -1, "records": b""}]}]}
+    failed = {
+        "responses": [
+            {
+                "topic": "orders",
+                "partitions": [{"partition_index": 0, "error_code": 1, "high_watermark": -1, "records": b""}],
+            }
+        ]
+    }
     yield Case("Fetch", 12, {"topics": [{"topic": "orders", "partitions": [{"partition": 0}]}]}, failed, {
         "error-out-of-place": lambda _, a: a.update(error_code=1, responses=[]),
     })  # fmt: skip

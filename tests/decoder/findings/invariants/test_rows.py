@@ -1,4 +1,5 @@
-"""Every row of the invariants: an exchange that contradicts it is found, a nearly identical one of a healthy broker is not."""
+"""Every row of the invariants: an exchange that contradicts it is found, a nearly identical one of a healthy broker is
+not."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ def conversation(case: Case, *bodies: tuple[Body, Body]) -> Conversations:
     made = Conversations("impossible-answer")
     connection = made.open()
     brokers = [{"node_id": node, "host": f"10.0.0.{node}", "port": 9092} for node in (1, 2)]
-    made.ask(connection, "Metadata", 9, {"topics": []}, {"brokers": brokers, "controller_id": 1, "cluster_id": "c", "topics": []})
+    made.ask(
+        connection,
+        "Metadata",
+        9,
+        {"topics": []},
+        {"brokers": brokers, "controller_id": 1, "cluster_id": "c", "topics": []},
+    )
     for asked, answer in bodies:
         made.ask(connection, case.api, case.version, asked, answer)
     return made
@@ -53,7 +60,9 @@ def test_an_answer_that_contradicts_the_row(row: str) -> None:
     assert row in told(conversation(case, *bodies))
 
 
-@pytest.mark.parametrize("row", [row for case in CASES if case.times > 1 for row in case.changes if case.api != "InitProducerId"])
+@pytest.mark.parametrize(
+    "row", [row for case in CASES if case.times > 1 for row in case.changes if case.api != "InitProducerId"]
+)
 def test_a_race_is_no_contradiction(row: str) -> None:
     case = BY_ROW[row]
     good = case.asked, case.answer

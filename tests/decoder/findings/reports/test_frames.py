@@ -132,6 +132,18 @@ def test_how_bad_it_is_depends_on_what_came_next(then: str, severity: Severity) 
     assert (found.id, found.severity) == ("surplus-bytes", severity)
 
 
+def test_a_client_that_reads_surplus_bytes_and_closes_in_the_end_is_not_above_low() -> None:
+    talk = Conversations()
+    at = talk.open()
+    for _ in range(20):
+        talk.ask(at, "Heartbeat", 0, {"group_id": "g"}, bytes(4) + body("Heartbeat", 0, {}) + bytes(3))
+        talk.wait(3)
+    talk.close(at)
+    found = next(f for f in talk.findings() if f.id == "surplus-bytes")
+    assert (found.severity, found.count) == (Severity.LOW, 20) and "closed" not in found.seen
+    assert troubles(talk) == []
+
+
 def test_a_client_that_is_silent_after_a_broken_answer() -> None:
     talk = Conversations()
     talk.ask(talk.open(), "FindCoordinator", 3, {"key": "g"}, bytes(5) + body("FindCoordinator", 3, HOST) + b"\1")

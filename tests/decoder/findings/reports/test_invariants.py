@@ -11,7 +11,8 @@ from ..invariants.cases import batch, marker
 
 LIBRDKAFKA = {"client_software_name": "librdkafka", "client_software_version": "2.13.0"}
 OFFER = {"api_keys": [{"api_key": key, "min_version": 0, "max_version": high} for key, high in
-                      ((0, 9), (1, 12), (2, 7), (3, 12), (8, 8), (9, 8), (10, 4), (11, 7), (12, 4), (14, 5), (18, 3))]}  # fmt: skip
+                      ((0, 9), (1, 12), (2, 7), (3, 12), (8, 8), (9, 8), (10, 4), (11, 7), (12, 4), (14, 5), (18,
+                      3))]}  # fmt: skip
 
 
 def first(conversations: Conversations) -> Finding:
@@ -31,7 +32,13 @@ def started(software: dict[str, str] = LIBRDKAFKA) -> tuple[Conversations, Any]:
 
 
 def metadata(*nodes: int, leader: int = 1, controller: int = 1) -> dict[str, Any]:
-    partition = {"partition_index": 0, "leader_id": leader, "leader_epoch": 1, "replica_nodes": [leader], "isr_nodes": [leader]}
+    partition = {
+        "partition_index": 0,
+        "leader_id": leader,
+        "leader_epoch": 1,
+        "replica_nodes": [leader],
+        "isr_nodes": [leader],
+    }
     return {
         "brokers": [{"node_id": node, "host": f"10.0.0.{node}", "port": 9092} for node in nodes],
         "controller_id": controller,
@@ -86,8 +93,16 @@ def test_a_leader_that_is_down() -> None:
 def fetch(made: Conversations, connection: Any, version: int = 11, **changes: Any) -> None:
     part = {"partition_index": 0, "high_watermark": 9, "last_stable_offset": 9, "log_start_offset": 0, "records": b""}
     asked = {"max_wait_ms": 500, "min_bytes": 1, "session_epoch": -1, "isolation_level": 1,
-             "topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]}  # fmt: skip
-    made.ask(connection, "Fetch", version, asked, {"responses": [{"topic": "orders", "partitions": [{**part, **changes}]}]}, took=0.5)
+             "topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0,
+             "partition_max_bytes": 1 << 20}]}]}  # fmt: skip
+    made.ask(
+        connection,
+        "Fetch",
+        version,
+        asked,
+        {"responses": [{"topic": "orders", "partitions": [{**part, **changes}]}]},
+        took=0.5,
+    )
     made.wait(1)
 
 
@@ -152,18 +167,24 @@ def test_transactions_whose_list_is_right() -> None:
     assert above_low(made) == []
 
 
-ASSIGNMENT = bytes.fromhex("0001" "00000001" "0006") + b"orders" + bytes.fromhex("00000001" "00000000" "ffffffff")
+ASSIGNMENT = bytes.fromhex("0001000000010006") + b"orders" + bytes.fromhex("0000000100000000ffffffff")
 GO = {"client_software_name": "kgo", "client_software_version": "v1.18.0"}
 
 
 def rejoin(made: Conversations, connection: Any, generation: int, assignment: bytes) -> None:
-    subscription = bytes.fromhex("0001" "00000001" "0006") + b"orders" + bytes.fromhex("ffffffff" "00000000")
-    joining = {"group_id": "g", "session_timeout_ms": 45_000, "rebalance_timeout_ms": 60_000, "member_id": "m1", "protocol_type": "consumer",
+    subscription = bytes.fromhex("0001000000010006") + b"orders" + bytes.fromhex("ffffffff00000000")
+    joining = {"group_id": "g", "session_timeout_ms": 45_000, "rebalance_timeout_ms": 60_000, "member_id": "m1",
+        "protocol_type": "consumer",
                "protocols": [{"name": "cooperative-sticky", "metadata": subscription}]}  # fmt: skip
     joined = {"generation_id": generation, "protocol_name": "cooperative-sticky", "leader": "m1", "member_id": "m1",
               "members": [{"member_id": "m1", "metadata": subscription}]}  # fmt: skip
     made.ask(connection, "JoinGroup", 5, joining, joined)
-    syncing = {"group_id": "g", "generation_id": generation, "member_id": "m1", "assignments": [{"member_id": "m1", "assignment": ASSIGNMENT}]}
+    syncing = {
+        "group_id": "g",
+        "generation_id": generation,
+        "member_id": "m1",
+        "assignments": [{"member_id": "m1", "assignment": ASSIGNMENT}],
+    }
     made.ask(connection, "SyncGroup", 3, syncing, {"assignment": assignment})
     made.wait(2)
 
@@ -190,12 +211,32 @@ def test_what_a_session_leaves_out_and_adds() -> None:
     made, connection = started()
     made.ask(connection, "Metadata", 12, ASKED, metadata(1))
 
-    def session(epoch: int, session_id: int, asked: list[int], answered: list[int], forgotten: tuple[int, ...] = ()) -> None:
-        topics = [{"topic": "orders", "partitions": [{"partition": p, "partition_max_bytes": 1 << 20} for p in asked]}] if asked else []
+    def session(
+        epoch: int, session_id: int, asked: list[int], answered: list[int], forgotten: tuple[int, ...] = ()
+    ) -> None:
+        topics = (
+            [{"topic": "orders", "partitions": [{"partition": p, "partition_max_bytes": 1 << 20} for p in asked]}]
+            if asked
+            else []
+        )
         drop = [{"topic": "orders", "partitions": list(forgotten)}] if forgotten else []
         parts = [{"partition_index": p, "high_watermark": 9, "last_stable_offset": 9, "records": b""} for p in answered]
-        request = {"max_wait_ms": 500, "min_bytes": 1, "session_id": session_id, "session_epoch": epoch, "topics": topics, "forgotten_topics_data": drop}
-        made.ask(connection, "Fetch", 11, request, {"session_id": 77, "responses": [{"topic": "orders", "partitions": parts}] if parts else []}, took=0.5)
+        request = {
+            "max_wait_ms": 500,
+            "min_bytes": 1,
+            "session_id": session_id,
+            "session_epoch": epoch,
+            "topics": topics,
+            "forgotten_topics_data": drop,
+        }
+        made.ask(
+            connection,
+            "Fetch",
+            11,
+            request,
+            {"session_id": 77, "responses": [{"topic": "orders", "partitions": parts}] if parts else []},
+            took=0.5,
+        )
         made.wait(1)
 
     session(0, 0, [0, 1, 2], [0, 1, 2])
@@ -215,7 +256,14 @@ def test_a_session_that_began_before_the_capture() -> None:
     made.ask(connection, "Metadata", 12, ASKED, metadata(1))
     part = {"partition_index": 4, "high_watermark": 9, "last_stable_offset": 9, "records": b""}
     asked = {"max_wait_ms": 500, "min_bytes": 1, "session_id": 77, "session_epoch": 9, "topics": []}
-    made.ask(connection, "Fetch", 11, asked, {"session_id": 77, "responses": [{"topic": "orders", "partitions": [part]}]}, took=0.5)
+    made.ask(
+        connection,
+        "Fetch",
+        11,
+        asked,
+        {"session_id": 77, "responses": [{"topic": "orders", "partitions": [part]}]},
+        took=0.5,
+    )
     assert above_low(made) == []
 
 
@@ -224,6 +272,16 @@ def test_a_producer_that_sends_again_gets_its_first_offset() -> None:
     made.ask(connection, "Metadata", 12, ASKED, metadata(1))
     for sequence, offset in ((0, 40), (1, 41), (0, 40), (1, 41), (2, 42), (1, 41), (0, 40), (3, 43)):
         data = batch(0, 1, producer=8, sequence=sequence)
-        asked = {"acks": -1, "timeout_ms": 30_000, "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": data}]}]}
-        made.ask(connection, "Produce", 9, asked, {"responses": [{"name": "orders", "partition_responses": [{"index": 0, "base_offset": offset}]}]})
+        asked = {
+            "acks": -1,
+            "timeout_ms": 30_000,
+            "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": data}]}],
+        }
+        made.ask(
+            connection,
+            "Produce",
+            9,
+            asked,
+            {"responses": [{"name": "orders", "partition_responses": [{"index": 0, "base_offset": offset}]}]},
+        )
     assert [f for f in made.findings() if f.id == "impossible-answer"] == []

@@ -854,3 +854,47 @@ def test_a_consumer_that_gets_records_now_and_then_is_not_stuck() -> None:
         fetched(talk, connection, n // 5 * 10, b"" if n % 5 else log_batch(n * 2, n * 2 + 9, n * 2), 1000)
         talk.wait(0.5)
     assert [f.seen for f in talk.findings() if f.id == "fetch-returns-nothing"] == []
+
+
+# --- leaders that Metadata names
+
+
+def metadata(talk: Conversation, connection: Connection, leader: int) -> None:
+    brokers = [{"node_id": n, "host": f"10.0.0.{n}", "port": 9092} for n in (1, 2)]
+    part = {"error_code": 0 if leader >= 0 else 5, "partition_index": 0, "leader_id": leader, "replica_nodes": [1, 2], "isr_nodes": [1, 2]}
+    topic = {"error_code": 0, "name": "orders", "partitions": [part]}
+    talk.ask(connection, "Metadata", 9, {"topics": [{"name": "orders"}]}, {"brokers": brokers, "topics": [topic], "controller_id": 1})
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"])
+@pytest.mark.parametrize(
+    ("leader", "seen", "remedy"),
+    [
+        (1, "though Metadata names this very broker as the leader", "broker's log"),
+        (2, "Metadata names broker 2 as the leader", "address leads to"),
+        (None, "without a success", "Metadata"),
+    ],
+)
+def test_fetches_that_a_broker_refuses_and_the_leader_of_metadata(error: str, leader: int | None, seen: str, remedy: str) -> None:
+    talk = Conversation("librdkafka 2.4.0", "fetch-error-loop")
+    connection = talk.connect()
+    if leader is not None:
+        metadata(talk, connection, leader)
+    for _ in range(12):
+        fetched(talk, connection, 4, b"", error=error)
+        talk.wait(1)
+    (found,) = talk.findings()
+    assert seen in found.seen and remedy in found.remedy
+    assert ("Metadata names" in found.seen) == (leader is not None)
+
+
+@pytest.mark.parametrize(("leader", "seen"), [(1, "this very broker"), (2, "names broker 2"), (-1, "names no leader")])
+def test_batches_that_a_broker_refuses_and_the_leader_of_metadata(leader: int, seen: str) -> None:
+    talk = Conversation("librdkafka 2.4.0", "produce-leader-retries")
+    connection = talk.connect()
+    metadata(talk, connection, leader)
+    for _ in range(6):
+        talk.produce(connection, batch_of(0), "NOT_LEADER_OR_FOLLOWER", text="leader epoch 7")
+        talk.wait(2)
+    (found,) = talk.findings()
+    assert seen in found.seen and found.seen.endswith("'leader epoch 7'")

@@ -80,6 +80,15 @@ public class Program {
         }
     }
 
+    /** AppInfoParser, which knows it, has moved to another package in 4.4. */
+    static String version() throws java.io.IOException {
+        java.util.Properties found = new java.util.Properties();
+        try (java.io.InputStream file = Program.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            found.load(file);
+        }
+        return found.getProperty("version");
+    }
+
     public static void main(String[] given) throws Exception {
         Map<String, Stage> stages = new LinkedHashMap<>();
         stages.put("group", Program::group);
@@ -91,7 +100,7 @@ public class Program {
             // not compiled: this release has neither transactions nor an admin client
         }
         Map<String, Object> said = new LinkedHashMap<>();
-        said.put("client", "Java " + org.apache.kafka.common.utils.AppInfoParser.getVersion());
+        said.put("client", "Java " + version());
         for (Map.Entry<String, Stage> stage : stages.entrySet()) {
             said.put(stage.getKey(), tried(stage.getValue(), given[0], given[1]));
             System.out.println(json(said)); // after each: the last line counts, also of a program that hangs

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from barnabas.decoder.schema import facts
-from barnabas.ui.cli.analysis.audit import Verdict, attached, judged
+from barnabas.ui.cli.analysis.audit import attached
+from barnabas.ui.cli.analysis.audited_programs import Verdict, judged
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.common.ignore_file import IgnoredClient, IgnoreFile
 from harness.browsing.html_page import Page
