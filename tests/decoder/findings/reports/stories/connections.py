@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.decoder import encode_response
 from harness.wire import with_size
 from traffic.conversations import Conversations
-from traffic.stories.telling import LATER, Story, Talk, batch, java, librdkafka, topic
+
+from .telling import LATER, Story, Talk, batch, java, librdkafka, topic
 
 
 def unspecified_address() -> Conversations:

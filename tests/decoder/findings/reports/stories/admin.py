@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traffic.conversations import Conversations
-from traffic.stories.telling import Story, Talk, librdkafka, topic
+
+from .telling import Story, Talk, librdkafka, topic
 
 
 def create(

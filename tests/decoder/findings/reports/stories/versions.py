@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traffic.conversations import Conversations
-from traffic.stories.telling import Story, Talk, batch, java, subscription, topic
+
+from .telling import Story, Talk, batch, java, subscription, topic
 
 
 def join_group_of_kafka_go() -> Conversations:

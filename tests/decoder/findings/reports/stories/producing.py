@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traffic.conversations import Conversations
-from traffic.stories.telling import Story, Talk, batch, java, librdkafka, topic
+
+from .telling import Story, Talk, batch, java, librdkafka, topic
 
 
 def compressed_for_event_hubs() -> Conversations:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from traffic.conversations import Conversations
-from traffic.stories.telling import LATER, NOW_MS, Story, Talk, batch, java, librdkafka, topic
+
+from .telling import LATER, NOW_MS, Story, Talk, batch, java, librdkafka, topic
 
 
 def epoch_that_ends_too_early() -> Conversations:
