@@ -16,10 +16,10 @@ from .cluster import (
     throttling,
     unexplained,
 )
-from .fetching import fetching, lagging, replicas, sessions, standstill
+from .fetching import cut_short, fetching, lagging, replicas, sessions, standstill
 from .groups import assignments, commits, coordinators, lost_offsets, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
-from .network import addresses, churn, coverage, cut_short, latency, malformed, protocols, unanswered
+from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
 from .network import refusals as network_refusals
 from .producing import (
     batches,

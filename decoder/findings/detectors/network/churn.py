@@ -282,7 +282,7 @@ class ClosedByBroker(Detector):
         """Whether the broker closes on each request of this API: from the third connection on, which is reported."""
         kind = conn.identity, conn.broker, exchange.api_key
         answered, handshake = kind in self._answered, exchange.api_key == self.HANDSHAKE
-        if answered and not handshake:
+        if not handshake and (answered or conn.about.range(exchange.api_key) is None):
             return False
         count = self._refused[kind] = self._refused.get(kind, 0) + 1
         if count < self.OFTEN:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 from barnabas.decoder.findings import Finding, Severity
 from traffic.conversations import Conversations
-from traffic.stories import admin, connections, fetching, groups, healthy, producing, versions
-from traffic.stories.telling import Story
+
+from .stories import admin, connections, fetching, groups, healthy, producing, versions
+from .stories.telling import Story
 
 STORIES = [story for area in (connections, versions, producing, fetching, groups, admin) for story in area.STORIES]
 NAMED = [story for story in STORIES if story.named]

@@ -10,7 +10,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import duration, times
 from ...engine.traffic import ClientConnection, ClientIdentity
-from .first_bytes import announced
+from ..network.first_bytes import announced
 
 
 class ResponseCutShort(Detector):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traffic.conversations import Conversations
-from traffic.stories.telling import Story, Talk, batch, java, subscription, topic
+
+from .telling import Story, Talk, batch, java, subscription, topic
 
 
 def join_group_of_kafka_go() -> Conversations:
@@ -75,7 +76,7 @@ STORIES = (
         "https://github.com/segmentio/kafka-go/issues/1378", "kafka-go 0.4.47", "Kafka 4.0.0",
         "JoinGroup v1, which the broker does not offer (2-9): FIN",
         "Kafka 4.0 dropped JoinGroup v1: newer kafka-go, or Kafka 4.0.1, which serves it again",
-        join_group_of_kafka_go, frozenset({"removed-in-kafka-4", "api-versions-ignored", "closed-on-version", "closed-on-first-request"}),
+        join_group_of_kafka_go, frozenset({"closed-on-version"}),
         (r"JoinGroup v1", r"4\.0|v2 to v9"),
     ),
     Story(
@@ -88,13 +89,13 @@ STORIES = (
         "https://github.com/envoyproxy/envoy/pull/36979", "Java 3.7 producer", "Kafka 3.7 behind Envoy's kafka_broker filter with a denylist",
         "Produce, of a version that is offered, is never answered: FIN each time; all other requests are answered",
         "each Produce is closed on, though offered: the filter of a proxy rejects this API",
-        api_that_a_proxy_refuses, frozenset({"closed-on-request", "closed-without-answer", "closed-by-broker"}), (r"Produce", r"(?i)proxy|filter"),
+        api_that_a_proxy_refuses, frozenset({"closed-without-answer"}), (r"Produce", r"(?i)proxy|filter"),
     ),
     Story(
         "https://github.com/redpanda-data/redpanda/pull/31621", "Java 4.0 with group.protocol=consumer", "Redpanda in development",
         "ConsumerGroupHeartbeat v1 is offered and answered UNSUPPORTED_VERSION",
         "the broker offers API 68 and refuses it: a broker's fault; group.protocol=classic until then",
-        new_protocol_offered_and_refused, frozenset({"unsupported-version", "group-refused", "offered-but-refused"}),
+        new_protocol_offered_and_refused, frozenset({"unsupported-version"}),
         (r"ConsumerGroupHeartbeat", r"(?i)offer", r"classic"),
     ),
 )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traffic.conversations import Conversations
-from traffic.stories.telling import LATER, Story, Talk, assignment, librdkafka, subscription, topic
+
+from .telling import LATER, Story, Talk, assignment, librdkafka, subscription, topic
 
 
 def range_meets_cooperative() -> Conversations:
@@ -66,7 +67,9 @@ def subscription_that_ends_early() -> Conversations:
             }, took=1.2,
         )  # fmt: skip
         left = {"group_id": "results", "members": [{"member_id": f"kgo-{generation}", "group_instance_id": None}]}
-        talk.ask(conn, "LeaveGroup", 4, left, {"members": [{"member_id": f"kgo-{generation}", "group_instance_id": None}]})
+        talk.ask(
+            conn, "LeaveGroup", 4, left, {"members": [{"member_id": f"kgo-{generation}", "group_instance_id": None}]}
+        )
         talk.wait(0.25 * (generation - 6))
     talk.close(conn)
     return talk

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traffic.conversations import Conversations
-from traffic.stories.telling import Story, Talk, batch, java, librdkafka, topic
+
+from .telling import Story, Talk, batch, java, librdkafka, topic
 
 
 def compressed_for_event_hubs() -> Conversations:
@@ -139,7 +140,7 @@ STORIES = (
         "https://github.com/IBM/sarama/issues/810", "sarama 1.11", "Kafka 0.11 with a compacted topic",
         "records without keys: CORRUPT_MESSAGE though the CRC is right",
         "the CRC is right and the keys are null: a compacted topic needs keys; the client's (application's) fault",
-        no_key_for_a_compacted_topic, frozenset({"corrupt-batch", "produce-refused"}), (r"(?i)compact", r"(?i)\bkeys?\b", r"CRC"),
+        no_key_for_a_compacted_topic, frozenset({"corrupt-batch"}), (r"(?i)compact", r"(?i)\bkeys?\b", r"CRC"),
     ),
     Story(
         "https://github.com/confluentinc/librdkafka/issues/4452", "Java 3.4 console producer", "MSK Serverless (2.8)",

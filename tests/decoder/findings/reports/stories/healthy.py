@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas import decoder
 from harness.wire import with_size
 from traffic.conversations import Conversations
-from traffic.stories.telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
+
+from .telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
 
 TOKEN = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01"
 
@@ -164,7 +165,13 @@ def compressed_and_idempotent() -> Conversations:
     talk = java("3.9.1", release="3.9", client_id="producer-1", tls=True)
     conn = talk.meet()
     talk.metadata(conn, [topic()])
-    talk.ask(conn, "InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 2147483647}, {"producer_id": 7, "producer_epoch": 0})
+    talk.ask(
+        conn,
+        "InitProducerId",
+        4,
+        {"transactional_id": None, "transaction_timeout_ms": 2147483647},
+        {"producer_id": 7, "producer_epoch": 0},
+    )
     for at in range(0, 60, 3):
         data = batch(
             at, timestamp=NOW_MS + at, codec=1, base_offset=0, producer_id=7, producer_epoch=0, base_sequence=at
