@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..codec import secrets
 from ..codec.codec import UNSUPPORTED_VERSION, guess_request, read_request, read_response
