@@ -91,6 +91,9 @@ class Marks:
             self.broker_request = leg
 
 
+_DECODED = ("_asked", "_answered", "_asked_view", "_answered_view")
+
+
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class Exchange:
     """A request frame, its response frame, and their decoded content, on demand.
@@ -127,6 +130,11 @@ class Exchange:
     _distrusted: bool = field(default=False, init=False)
     _flaws: tuple[Flaw | None, Flaw | None] | None = field(default=None, init=False)
     """Of the request and the response, once somebody asked after both were there."""
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """Pickled without what was decoded, which is decoded again: the classes of values belong to no module."""
+        kept = {name: getattr(self, name) for name in self.__slots__ if name not in _DECODED}
+        return None, kept | dict.fromkeys(_DECODED)
 
     def undecoded_copy(self) -> Exchange:
         """The same exchange with nothing decoded, so that decoded messages are freed with this copy. `marks` are shared."""
@@ -242,7 +250,8 @@ class Exchange:
             self._error = first_error(message)
             return self._error
         if self.response_cut and self.state is not State.ORPHAN:
-            return first_error_in(self.response or b"", self.api_key, self.api_version, self.response_cut)
+            self._error = first_error_in(self.response or b"", self.api_key, self.api_version, self.response_cut)
+            return self._error
         return 0
 
     @property

@@ -78,7 +78,7 @@ class ImpossibleAnswer(Detector):
         self._alike: BoundedDict[int, None] = BoundedDict()
         """Hashes of exchanges with nothing wrong, by broker."""
         # By client, broker and API: the findings that a right answer makes less severe.
-        self._passing: BoundedDict[object, dict[str, tuple[Row, Finding]]] = BoundedDict()
+        self._passing: BoundedDict[object, dict[str, Finding]] = BoundedDict()
 
     def _context(self, conn: ClientConnection, exchange: Exchange) -> Context:
         context = self._contexts.get(conn.number)
@@ -145,10 +145,10 @@ class ImpossibleAnswer(Detector):
             finding.explains = _EFFECTS.get(row.id, ())
         finding.severity = Severity(row.severity)
         if row.passes:
-            self._passing.of((conn.identity, conn.broker, exchange.api_key), dict)[row.id] = row, finding
+            self._passing.of((conn.identity, conn.broker, exchange.api_key), dict)[row.id] = finding
 
     def _passed(self, conn: ClientConnection, exchange: Exchange, found: set[str]) -> None:
-        for row_id, (_, finding) in self._passing.get((conn.identity, conn.broker, exchange.api_key), {}).items():
+        for row_id, finding in self._passing.get((conn.identity, conn.broker, exchange.api_key), {}).items():
             if row_id not in found and finding.count < self.OFTEN and finding.severity is not Severity.LOW:
                 finding.severity = Severity.LOW
 

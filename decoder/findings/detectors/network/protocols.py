@@ -5,12 +5,12 @@ from __future__ import annotations
 from ....connection.connection import Opaque
 from ....connection.exchange import Exchange, State
 from ....wire.frame import Direction
+from ....wire.tls_handshake import Refusal, TlsHandshake
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.traffic import ClientConnection
 from .endings import MOST_REQUEST, ConnectionStart, Ending, EndingDetector
 from .first_bytes import HTTP, PROXY, TLS, Alert, alert, announced, protocol
-from .tls_handshake import Refusal, TlsHandshake
 
 _ALERTS = {
     "unknown_ca": ("the sender of the alert does not trust the CA that signed the other side's certificate",

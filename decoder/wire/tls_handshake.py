@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from ....wire.frame import Direction
-from ....wire.tls_records import TlsRecord, TlsRecords, TlsType
+from .frame import Direction
+from .tls_records import TlsRecord, TlsRecords, TlsType
 
 _ENCRYPTED_ALERT = 19
 """Bytes: level and description, the inner type, and the tag of the cipher."""
