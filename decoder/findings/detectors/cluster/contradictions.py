@@ -20,7 +20,8 @@ from ...engine.traffic import ClientConnection
 from ...models.offered_versions import FETCH, METADATA, PRODUCE
 from ...models.produce import PartitionProduceResponse, ProduceDetector
 
-INIT_PRODUCER_ID, LIST_OFFSETS = facts.api_key("InitProducerId"), facts.api_key("ListOffsets")
+LIST_OFFSETS = facts.api_key("ListOffsets")
+INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 
 
 class FailedPartition(NamedTuple):
@@ -38,7 +39,7 @@ def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[FailedPartitio
         return
     message = exchange.response_view
     body = message.to_dict() if message is not None else {}
-    for topic in body.get("responses") or body.get("topics") or ():
+    for topic in body.get("responses", body.get("topics")) or ():
         found = topic.get("topic_id")
         topic_id = found.bytes if found is not None else None
         name = topic.get("name") or topic.get("topic") or topic_name(exchange, topic_id or "")

@@ -104,9 +104,9 @@ class CoordinatorTrouble(Detector):
         asked = exchange.request_view
         if asked is not None:
             fields = top(asked)
-            key: str | None = next((fields[name] for name in self.KEY_FIELDS if fields.get(name)), None)
-            if key is not None:
-                self._take(conn, exchange, key, exchange.error, False)
+            named: str | None = next((fields[name] for name in self.KEY_FIELDS if fields.get(name)), None)
+            if named is not None:
+                self._take(conn, exchange, named, exchange.error, False)
 
     def _take(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, finding_it: bool) -> None:
         key = group, finding_it
