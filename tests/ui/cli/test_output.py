@@ -18,6 +18,7 @@ PRINTING = [
     *(("--version",), ("--help",), ("ui", "recording"), ("ui", "--list-keys"), ("decode", "recording"), ("decode", "recording", "--json")),
     *(("decode", "--hex", "00120000000000010003666f6f", "--request"), ("findings", "recording"), ("findings", "--list")),
     *(("versions", "recording"), ("compat", "recording", "--against", "4.0"), ("explain", "35"), ("diff", "recording", "recording")),
+    *(("audit", "recording"), ("audit", "--list")),
     *(("index", "recording"), ("export", "recording"), ("export", "recording", "--as", "parquet"), ("export", "recording", "--exchange", "1")),
     *(("replay", "recording", "--broker", "127.0.0.1:1", "--dry-run"), ("report", "recording", "--json"), ("report", "recording")),
     *(("pipeline", "run", "recording", "--output", "tables", "--master", "none", "--json"), ("config", "example")),

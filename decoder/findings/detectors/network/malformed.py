@@ -104,6 +104,8 @@ class _Aftermath:
         if self.lossy or not self.again + self.older + ended:
             return least
         certain = self.again or ended >= 2 or (ended and key.api_key not in _REPEATED)
+        if not certain and not self.older:
+            return least  # a client may end after any of these
         return Severity.HIGH if certain and not self.fine else Severity.MEDIUM
 
     def text(self, direction: Direction) -> str:

@@ -68,14 +68,15 @@ def test_only_files_are_opened(others: dict[str, Path], kind: str) -> None:
 
 def test_export_replaces_nothing_silently(recording: Path, tmp_path: Path) -> None:
     mine, link, other = tmp_path / "mine.csv", tmp_path / "link.csv", tmp_path / "other"
+    one = tmp_path / "mine.json"
     mine.write_text("mine")
+    one.write_text("mine")
     other.write_text("theirs")
     link.symlink_to(other)
-    for target in (mine, link):
-        for more in ((), ("--exchange", "1", "--as", "json")):
-            done = command("export", recording, "-o", target, *more)
-            assert done.returncode != 0 and "already exists" in done.stderr and "--force" in done.stderr
-    assert (mine.read_text(), other.read_text()) == ("mine", "theirs")
+    for target, more in ((mine, ()), (link, ()), (one, ("--exchange", "1", "--as", "json"))):
+        done = command("export", recording, "-o", target, *more)
+        assert done.returncode != 0 and "already exists" in done.stderr and "--force" in done.stderr
+    assert (mine.read_text(), one.read_text(), other.read_text()) == ("mine", "mine", "theirs")
     for target in (mine, link):
         assert command("export", recording, "-o", target, "--force").returncode == 0
         assert target.read_text().startswith("capture_id") and not target.is_symlink()

@@ -136,7 +136,7 @@ def test_a_refused_version_is_understood_in_two_keys(tmp_path: Path) -> None:
     with RecordingBuilder(tmp_path / "run") as recording:
         recording.exchange("ApiVersions", 4, software, refusal)
         recording.exchange("ApiVersions", 3, software, offered)
-        recording.exchange("Metadata", 9, {"topics": None}, {})
+        recording.exchange("Metadata", 9, {"topics": None}, {"brokers": [{"node_id": 1, "host": "127.0.0.1", "port": 9092}]})
 
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("5")
