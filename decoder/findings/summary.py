@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from .engine.finding import Finding, Severity
 from .engine.formatting import some, times
 
-_VERBS = {Severity.HIGH: "fails", Severity.MEDIUM: "has a problem", Severity.LOW: "works, at a cost"}
+_VERBS = {Severity.HIGH: "fails", Severity.MEDIUM: "has a problem"}
 _SHOWN = 3
 
 
@@ -23,11 +23,13 @@ def summary(findings: Iterable[Finding], moment: Callable[[int], str]) -> str:
     if first.first_ns is not None:
         when = f" {'at' if first.count == 1 else 'since'} {moment(first.first_ns)}"
     often = f", {times(first.count)}" if first.count > 1 else ""
+    effects = f" It also explains {some(first.effects, _SHOWN)}." if first.effects else ""
+    if first.severity is Severity.LOW:
+        return f"Nothing fails. What costs most{when}{often}: {_sentence(first.seen)}{effects}"
     clients = first.about.get("clients")
     verb = _VERBS[first.severity]
     if clients and len(clients) > 1:
-        verb = verb.replace("fails", "fail").replace("has ", "have ").replace("works", "work")
-    effects = f" It also explains {some(first.effects, _SHOWN)}." if first.effects else ""
+        verb = verb.replace("fails", "fail").replace("has ", "have ")
     return f"{_who(first)} {verb}{_at(first)}{when}{often}. Likeliest cause: {_cause(first)}{effects}"
 
 
@@ -59,4 +61,8 @@ def _cause(finding: Finding) -> str:
         software = f" ({about['software']})" if about.get("software") else ""
         host = str(about.get("client") or "").rpartition(":")[0] or "an unknown address"
         seen = seen.replace(f"client {about['client_id']!r}{software} at {host}", "the client", 1)
-    return seen if seen.endswith((".", "!", "?")) else f"{seen}."
+    return _sentence(seen)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -41,7 +41,15 @@ class MalformedApiVersionsFallback(Detector):
     )
     apis = frozenset({API_VERSIONS})
 
+    def setup(self) -> None:
+        self._refused: BoundedDict[int, None] = BoundedDict(4096)
+        """Connections that were refused and have not got an answer since."""
+        self._fell_back = self._gave_up = 0
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if self._refused and exchange.state is State.PAIRED and not exchange.error and conn.number in self._refused:
+            del self._refused[conn.number]
+            self._fell_back += 1
         if exchange.api_version == 0 or exchange.response is None:
             return
         message = exchange.response_view
@@ -54,6 +62,17 @@ class MalformedApiVersionsFallback(Detector):
             seen=f"broker {exchange.broker} refuses ApiVersions v{exchange.api_version} with UNSUPPORTED_VERSION in a body "
             f"that is neither version 0 nor version {exchange.api_version}"
         )
+        self._refused[conn.number] = None
+
+    def closed(self, conn: ClientConnection) -> None:
+        if conn.number in self._refused:
+            del self._refused[conn.number]
+            self._gave_up += 1
+
+    def finish(self, now_ns: int) -> None:
+        works = bool(self._fell_back) and not self._gave_up
+        for finding in self._found.values():
+            finding.severity = Severity.LOW if works else Severity.HIGH
 
 
 _LAST = facts.api_key_set("LeaveGroup", "EndTxn", "OffsetCommit", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")

@@ -39,4 +39,4 @@ def test_nothing_above_info() -> None:
 
 def test_effects_are_named() -> None:
     found = Finding("cut", Severity.LOW, "cut", "", "", effects=("closed", "churn"))
-    assert summary([found], str) == "Traffic works, at a cost. Likeliest cause: cut. It also explains churn, closed."
+    assert summary([found], str) == "Nothing fails. What costs most: cut. It also explains churn, closed."
