@@ -202,14 +202,17 @@ class Exchange:
     def flaw(self, direction: Direction) -> Flaw | None:
         """What is wrong with a message that could be decoded; None for nearly all. A refusal of ApiVersions has none, as it may be in no
         version at all (see `api_versions`)."""
-        found = self._flaws
-        if found is None:
-            asked, answered = self.request_message, self.response_message
-            wrong = flaw(answered) if answered is not None else None
-            if wrong is not None and self.api_key == API_VERSIONS and (self.response or b"")[4:6] == _REFUSED:
-                wrong = None
-            found = self._flaws = flaw(asked) if asked is not None else None, wrong
-        return found[direction]
+        return (self._flaws or self._find_flaws())[direction]
+
+    def _find_flaws(self) -> tuple[Flaw | None, Flaw | None]:
+        asked, answered = self.request_message, self.response_message
+        wrong = flaw(answered) if answered is not None else None
+        if wrong is not None and self.api_key == API_VERSIONS and (self.response or b"")[4:6] == _REFUSED:
+            wrong = None
+        # A request that the decoder found sound while it read it needs no call: so are nearly all.
+        sound = asked is None or (asked.known_sound and not asked.trailing)
+        found = self._flaws = None if sound or asked is None else flaw(asked), wrong
+        return found
 
     def distrust(self) -> bool:
         """Whether a message has a flaw. From a response that has one, no conclusions are drawn from now on: it has no view and no error.
@@ -217,9 +220,9 @@ class Exchange:
 
         A null beside an error is no reason: some brokers leave out all the rest of a response that has an error.
         """
-        found = self.flaw(Direction.RESPONSE)
+        asked, found = self._flaws or self._find_flaws()
         if found is None:
-            return self.flaw(Direction.REQUEST) is not None
+            return asked is not None
         if found.kind is not FlawKind.NULL or not self.error or self.error not in facts.errors():
             self._distrusted, self._answered_view, self._error = True, None, 0
         return True

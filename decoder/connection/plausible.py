@@ -44,7 +44,7 @@ def flaw(message: Message) -> Flaw | None:
     if not message.known_sound and (path := next(message.forbidden_nulls(), None)) is not None:
         return Flaw(FlawKind.NULL, path)
     throttle, port, nodes = _checked(message.plan)
-    if throttle >= 0 and not 0 <= (value := message["throttle_time_ms"]) <= LONGEST_THROTTLE_MS:
+    if throttle >= 0 and not 0 <= (value := message.values[throttle]) <= LONGEST_THROTTLE_MS:
         return Flaw(FlawKind.VALUE, "throttle_time_ms", value)
     if port >= 0 and (value := message.values[port]) not in PORTS:
         return Flaw(FlawKind.VALUE, "port", value)

@@ -66,8 +66,8 @@ class Inspector:
             route = _Route(
                 tuple(d for d in concerned if d.handles("request")),
                 tuple(done),
-                tuple(d for d in done if d.wanted is not Wanted.FAILED),
-                tuple(d for d in done if d.wanted is Wanted.ALL),
+                tuple(d for d in done if d.wanted_of(key, version) is not Wanted.FAILED),
+                tuple(d for d in done if d.wanted_of(key, version) is Wanted.ALL),
             )
             if len(self._routes) >= _MOST_ROUTES:
                 self._routes.clear()

@@ -17,8 +17,9 @@ V = TypeVar("V")
 class BoundedDict(dict[K, V]):
     """A dict of at most `limit` entries: drops the one inserted first."""
 
+    __slots__ = ("_limit",)
+
     def __init__(self, limit: int = 4096) -> None:
-        super().__init__()
         self._limit = limit
 
     def __setitem__(self, key: K, value: V) -> None:

@@ -55,6 +55,11 @@ class Listener:
         """Whether `request` and `done` get exchanges of this version. Asked once per API of `apis` and version."""
         return True
 
+    @classmethod
+    def wanted_of(cls, api_key: int, version: int) -> Wanted:
+        """`wanted`, where it depends on the version. Asked as `concerns` is."""
+        return cls.wanted
+
     def opened(self, conn: ClientConnection) -> None:
         """A connection was opened, or failed to open (`conn.established`)."""
 

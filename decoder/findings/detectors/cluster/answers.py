@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector
+from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.traffic import ClientConnection
 from ...invariants import REQUESTS, Context, Memory, Owner, Row, Violation, concerned, requested, violations
@@ -71,6 +71,10 @@ class ImpossibleAnswer(Detector):
 
     OFTEN = 3
     """Times from which a row that healthy brokers show for a moment counts fully, even if later answers are right."""
+
+    @classmethod
+    def wanted_of(cls, api_key: int, version: int) -> Wanted:
+        return Wanted.ALL if concerned(api_key, version).usual else Wanted.FAILED
 
     def setup(self) -> None:
         self._memory = Memory()

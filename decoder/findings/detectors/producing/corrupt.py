@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
 from ....records import Batch, Message, Partial, RecordsError, batches
 from ....schema.facts import api_key, error_code
-from ...engine.counters import LruDict
+from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import times, topic_name
 from ...engine.layout import partition_places
@@ -20,6 +21,15 @@ from .refused_batches import shown
 FETCH = api_key("Fetch")
 FORMAT_2 = 3
 """The first version of Produce with record batches."""
+
+
+@dataclass(slots=True)
+class _Fetches:
+    """The Fetch responses with records of a connection: how many, the size of the last one, and how many of that size came in a row."""
+
+    count: int = 0
+    size: int = 0
+    row: int = 0
 
 
 class CorruptBatches(ProduceDetector):
@@ -42,26 +52,21 @@ class CorruptBatches(ProduceDetector):
     _CORRUPT, _RECORD = error_code("CORRUPT_MESSAGE"), error_code("INVALID_RECORD")
 
     def setup(self) -> None:
-        self._fetches: LruDict[int, int] = LruDict(self.CONNECTIONS)
-        self._sizes: LruDict[int, tuple[int, int]] = LruDict(self.CONNECTIONS)
-        """Of the last Fetch response with records: its size, and how many of that size came in a row."""
+        self._seen: BoundedDict[int, _Fetches] = BoundedDict(self.CONNECTIONS)
 
     def closed(self, conn: ClientConnection) -> None:
-        if conn.number in self._fetches:
-            del self._fetches[conn.number]
-        if conn.number in self._sizes:
-            del self._sizes[conn.number]
+        self._seen.pop(conn.number, None)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == PRODUCE:
-            self._produced(conn, exchange)
-        elif exchange.state is State.PAIRED and (exchange.response_size or 0) >= self.SMALLEST:
-            count = self._fetches.of(conn.number, int)
-            size, row = self._sizes.get(conn.number, (0, 0))
-            row = row + 1 if size == exchange.response_size else 0
-            self._sizes[conn.number] = exchange.response_size or 0, row
-            if (count % self.EVERY and not 0 < row <= self.SAME_SIZE) or self._fetched(conn, exchange):
-                self._fetches[conn.number] = count + 1
+            if exchange.error:
+                self._produced(conn, exchange)
+        elif exchange.state is State.PAIRED and (size := exchange.response_size or 0) >= self.SMALLEST:
+            seen = self._seen.of(conn.number, _Fetches)
+            seen.row = seen.row + 1 if seen.size == size else 0
+            seen.size = size
+            if (seen.count % self.EVERY and not 0 < seen.row <= self.SAME_SIZE) or self._fetched(conn, exchange):
+                seen.count += 1
 
     def _produced(self, conn: ClientConnection, exchange: Exchange) -> None:
         for result in self.produce.results(exchange):
