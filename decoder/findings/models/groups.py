@@ -107,7 +107,7 @@ class Groups(Model):
         if member is None or call.api == "LeaveGroup":  # an administrator may send it for others
             return
         if not member.waits and member.live and not member.has_gap:
-            call.silence_ns = call.asked_ns - member.seen_ns
+            call.silence_ns = _silence(member, call)
         if member.conn is not call.conn:
             self._on_link.get(member.conn.number, {}).pop((group, member.member_id), None)
             self._on_link.setdefault(call.conn.number, {})[group, member.member_id] = group, member
@@ -119,6 +119,14 @@ class Groups(Model):
         identity = conn.identity
         self.fetched.pop(identity, None)
         self.fetched[identity] = exchange.request_time_ns or 0
+
+
+def _silence(member: Member, call: Call) -> int:
+    """How long a member kept silent by its own doing: not while it looks for a coordinator that moved or ended its connection."""
+    if member.conn.broker != call.conn.broker:
+        return 0
+    ended = member.closed_ns if member.conn.by == "broker" else 0
+    return (ended or call.asked_ns) - member.seen_ns
 
 
 class GroupDetector(Detector):

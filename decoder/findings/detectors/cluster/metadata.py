@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ....codec.message_view import MessageView
 from ....connection.exchange import Exchange, State
+from ....embedded.topics import COORDINATORS
 from ....schema import facts
 from ...engine.clusters import Cluster
 from ...engine.counters import BoundedDict, RateCounter, Tally
@@ -309,7 +310,7 @@ class TopicMadeByAsking(Detector):
         for topic in topics_of(exchange):
             key = conn.cluster, topic.name
             if topic.error in UNKNOWN or topic.error == LEADER_NOT_AVAILABLE:
-                if allowed and not asks_for_all(message):
+                if allowed and not asks_for_all(message) and topic.name not in COORDINATORS:
                     self._asked[key] = time_ns, conn
             elif not topic.error and key in self._asked:
                 since, asker = self._asked.pop(key)

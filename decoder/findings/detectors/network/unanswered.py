@@ -14,6 +14,7 @@ from ...engine.traffic import ClientConnection
 from ...models.response_times import JOIN_GROUP, LONG_POLLS, SYNC_GROUP, ResponseTimes, own_wait_ns
 
 PRODUCE = facts.api_key("Produce")
+API_VERSIONS = facts.api_key("ApiVersions")
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 
 
@@ -151,10 +152,21 @@ class UnansweredRequest(Detector):
                 "librdkafka; kafka-python: connections_max_idle_ms); TCP keepalive helps where the network counts it "
                 "(librdkafka: socket.keepalive.enable=true)"
             )
-        elif len(lost.apis) == 1 and finding.count >= self.NEVER:
+        elif len(lost.apis) == 1:
             (api_key,) = lost.apis
             answered = {key for broker, key in self.response_times.histograms if broker == finding.about.get("broker")}
-            if api_key not in answered | {JOIN_GROUP, SYNC_GROUP} and answered - _BEGINNINGS:
+            if api_key == API_VERSIONS and not answered:
+                finding.seen += "; this broker answered no request at all, and ApiVersions is the first one of a connection"
+                finding.why = (
+                    "likeliest first: the broker accepts connections but processes no requests, because it hangs or is still starting; "
+                    "something else listens there, such as a load balancer without a live broker behind it; or it is Kafka 0.9, which does "
+                    "not know ApiVersions (0.10 brought it) and keeps silent instead of refusing it."
+                )
+                finding.remedy = (
+                    "broker: check whether it runs and what its log says, and its release. If it is Kafka 0.9: upgrade it, or tell the client "
+                    "(librdkafka: api.version.request=false and broker.version.fallback=0.9.0; kafka-python: api_version=(0, 9))"
+                )
+            elif finding.count >= self.NEVER and api_key not in answered | {JOIN_GROUP, SYNC_GROUP} and answered - _BEGINNINGS:
                 api = facts.api_name(api_key)
                 finding.seen += f"; this broker never answered {api}, but it answered other requests"
                 finding.why = (

@@ -8,6 +8,7 @@ import pytest
 from barnabas.decoder import ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import Closed, ConnectionEvent, Missing
 from barnabas.decoder.wire.frame import Direction
+from traffic.conversations import Conversations
 from traffic.edited_exchanges import (
     changed,
     copied,
@@ -161,3 +162,30 @@ def test_refusals_to_join(error: str) -> None:
 def test_a_group_id_that_not_even_find_coordinator_takes() -> None:
     happened = edited(recording("groups-session-too-short"), refused("INVALID_GROUP_ID"), "FindCoordinator")
     assert "INVALID_GROUP_ID to FindCoordinator" in findings(happened, "group-refused")[0].seen
+
+
+def silent_around(by: str, broker: str) -> list[str]:
+    """A member heartbeats, its connection is ended (`by`) and 8 s later it is back at a broker: findings of its silence."""
+    made = Conversations("missed-heartbeats")
+    name = {"group_id": "billing", "generation_id": 1, "member_id": "m"}
+    conn = made.open()
+    joining = {"group_id": "billing", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000, "protocol_type": "consumer",
+               "protocols": [{"name": "range", "metadata": b""}]}  # fmt: skip
+    joined = {"generation_id": 1, "protocol_name": "range", "leader": "m", "member_id": "m",
+              "members": [{"member_id": "m", "metadata": b""}]}  # fmt: skip
+    made.ask(conn, "JoinGroup", 3, joining, joined)
+    made.wait(0.1)
+    made.ask(conn, "SyncGroup", 1, name, {})
+    made.wait(1)
+    made.ask(conn, "Heartbeat", 1, name, {})
+    made.wait(0.1)
+    made.close(conn, by=by)
+    made.wait(8)
+    made.ask(made.open(broker), "Heartbeat", 1, name, {})
+    return [f.id for f in made.findings()]
+
+
+def test_a_member_is_not_silent_while_its_coordinator_is_away() -> None:
+    assert silent_around(by="broker", broker="") == [], "the broker restarted"
+    assert silent_around(by="client", broker="10.0.0.9:9092") == [], "the coordinator moved"
+    assert silent_around(by="client", broker="") == ["missed-heartbeats"]
