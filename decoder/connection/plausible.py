@@ -1,7 +1,7 @@
 """Whether a message can be what its sender meant: its layout is kept, and no field holds an impossible value.
 
 A message that is shifted by a byte often decodes, into nonsense. The inspector of findings asks once per exchange, so that detectors
-draw no conclusions from such a response (`Exchange.distrust_response`).
+draw no conclusions from such a response (`Exchange.distrust`).
 """
 
 from __future__ import annotations
