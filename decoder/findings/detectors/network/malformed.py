@@ -112,8 +112,8 @@ class _Aftermath:
     said: tuple[str, str] = ("", "")
     """The message, and what is broken in it."""
 
-    def severity(self, key: _Message, least: Severity, enough: int) -> Severity:
-        """How bad it is. `enough`: how many requests that failed show that this is why."""
+    def severity(self, key: _Message, least: Severity, enough: int, ends: int) -> Severity:
+        """How bad it is. `enough`: how many requests that failed show that this is why; `ends`: how many clients' ends do."""
         if key.direction is Direction.REQUEST:
             if self.fine or self.lossy or self.refused + self.closed + self.unanswered < enough:
                 return Severity.INFO if self.fine else least
@@ -122,7 +122,8 @@ class _Aftermath:
         ended = self.closed + self.silent if self.closed + self.silent > self.fine else 0
         if self.lossy or not self.again + self.older + ended:
             return least
-        certain = self.again or ended >= 2 or (ended and key.api_key not in _REPEATED)
+        # Clients that work may end after any request that they repeat, but not each time.
+        certain = self.again or ended >= (ends if key.api_key in _REPEATED else 1)
         if not certain and not self.older:
             return least  # a client may end after any of these
         return Severity.HIGH if certain and not self.fine else Severity.MEDIUM
@@ -169,6 +170,8 @@ class _BrokenMessage(Detector):
     consequence: ClassVar[str]
     ENOUGH: ClassVar[int] = 2
     """Requests that failed; a single one may have met the end of its connection by chance."""
+    ENDS: ClassVar[int] = 2
+    """Clients that ended their connection at a response."""
 
     def setup(self) -> None:
         self._after: BoundedDict[_Message, _Aftermath] = BoundedDict(MOST_BROKEN)
@@ -238,7 +241,7 @@ class _BrokenMessage(Detector):
     def closed(self, conn: ClientConnection) -> None:
         key, before = self._open.pop(conn.number, (None, None))
         after = self._after.get(key) if key is not None else None
-        if key is None or before is None or after is None:
+        if key is None or before is None or after is None or conn.rules:
             return
         if not conn.how:
             after.silent += self._silent(key, before, conn.closed_ns or 0)
@@ -266,7 +269,7 @@ class _BrokenMessage(Detector):
         """Write the finding from what is known now."""
         if key.direction is Direction.REQUEST:
             after.fine = (key.api_key, key.api_version) in self._accepted
-        finding.severity = after.severity(key, self.severity, self.ENOUGH)
+        finding.severity = after.severity(key, self.severity, self.ENOUGH, self.ENDS)
         harmful = finding.severity.rank > self.severity.rank
         finding.explains = self.explains if harmful else ()
         if key not in self._layouts and finding.severity is not Severity.INFO:
@@ -307,6 +310,8 @@ class SurplusBytes(_BrokenMessage):
         "The layout of its version ends before the frame does. Java clients ignore the rest, strict clients fail; and if the fields before "
         "it are shifted, all of them are wrong. No other finding is drawn from such a response."
     )
+    ENDS = 5
+    """Most clients ignore the rest: that a few end there is chance."""
 
     def broken(self, exchange: Exchange) -> list[_Broken]:
         # librdkafka 2.16 does this with Metadata v13 requests: brokers take it, nothing fails.
