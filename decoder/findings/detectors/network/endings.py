@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ....connection.connection import Opaque, expects_no_response
 from ....connection.exchange import Exchange, State
@@ -28,8 +28,17 @@ AT_ONCE_NS = 2_000_000_000
 connection.failed.authentication.delay.ms (100 ms); clients without a response give up after 10 s or more."""
 MOST_REQUEST = 100 << 20
 """Bytes: brokers' socket.request.max.bytes unless set."""
+STOP_NS = 1_000_000_000
+"""A broker that stops ends its connections within this time."""
 MOST_PAIRS = 4096
 """Most (client host, broker) pairs kept."""
+
+
+class BrokerStop(NamedTuple):
+    """Connections that worked and that their broker ended at about the same time."""
+
+    first_ns: int = 0
+    connections: int = 0
 
 
 class Ending(Enum):
@@ -120,6 +129,7 @@ class Endings(Model):
         self.ended: ConnectionStart | None = None
         self.works_since: Exchange | None = None
         self._worked: BoundedDict[tuple[str, str], None] = BoundedDict(MOST_PAIRS)
+        self._stops: BoundedDict[str, BrokerStop] = BoundedDict(MOST_PAIRS)
 
     def opened(self, conn: ClientConnection) -> None:
         if conn.established:
@@ -157,6 +167,14 @@ class Endings(Model):
     def closed(self, conn: ClientConnection) -> None:
         start = self.starts.pop(conn.number, None)
         self.ended = None if start is None or start.works else start
+        if start is not None and start.works and conn.by == "broker":
+            now, stop = conn.closed_ns or 0, self.last_stop(conn)
+            same = now - stop.first_ns <= STOP_NS
+            self._stops[conn.broker] = BrokerStop(stop.first_ns, stop.connections + 1) if same else BrokerStop(now, 1)
+
+    def last_stop(self, conn: ClientConnection) -> BrokerStop:
+        """The last time that the broker ended connections that worked."""
+        return self._stops.get(conn.broker) or BrokerStop()
 
     def _works(self, conn: ClientConnection, start: ConnectionStart) -> None:
         start.works, start.first_bytes = True, [b"", b""]

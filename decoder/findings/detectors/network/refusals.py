@@ -109,6 +109,16 @@ class ClosedAtOnce(EndingDetector):
     wanted = Wanted.NEW
     IN_A_ROW = 5
     """Connections. A broker that stops ends each of its connections once."""
+    RESTART_NS = 60_000_000_000
+    """A broker takes no longer to restart."""
+    STOPPED_WHY = (
+        "likeliest first: the broker stopped, and what stands before it (a load balancer, port forward or proxy) still accepts connections; "
+        "or the broker has reached max.connections, max.connections.per.ip or max.connection.creation.rate (KIP-402, KIP-612)."
+    )
+    STOPPED_REMEDY = (
+        "broker: check its log for a stop or restart at that time. After a restart, clients connect again by themselves; if it lasts, start the "
+        "broker, and check the targets of the load balancer. If the broker ran all the time, compare its connection-count with its limits"
+    )
 
     def setup(self) -> None:
         self._failures: BoundedDict[tuple[str, str], _Failures] = BoundedDict(MOST_PAIRS)
@@ -126,13 +136,17 @@ class ClosedAtOnce(EndingDetector):
         failures = self._failures[key] = _Failures(failures.times + 1, failures.first_ns, conn.how)
         if failures.times < self.IN_A_ROW:
             return
-        now = conn.closed_ns or 0
+        now, stop = conn.closed_ns or 0, self.endings.last_stop(conn)
+        stopped = stop.connections > 1 and failures.first_ns - stop.first_ns <= self.RESTART_NS
         found = self.report(key, start.closed_on, time_ns=now, how=conn.how, facts=conn.facts)
+        found.why, found.remedy = (self.STOPPED_WHY, self.STOPPED_REMEDY) if stopped else (self.why, self.remedy)
+        found.severity = Severity.MEDIUM if stopped and now - stop.first_ns <= self.RESTART_NS else self.severity
         found.count = max(found.count, failures.times)
         when = "before any request" if start.closed_on is None else "after the first request"
         found.seen = (
             f"{conn.where} {'resets' if conn.how == 'rst' else 'closes'} {failures.times} connections of "
             f"{conn.client_host or 'a client'} in {(now - failures.first_ns) / 1e9:.0f} s, {when}"
+            + (f"; shortly before, it ended {stop.connections} connections that had worked" if stopped else "")
         )
 
 

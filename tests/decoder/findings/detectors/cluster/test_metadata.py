@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from barnabas.decoder.findings import Severity
+from traffic.conversations import Conversations
 from traffic.edited_exchanges import copied
 from traffic.recordings import exchanges, findings, one
 
@@ -61,3 +62,15 @@ def test_a_replica_out_of_sync() -> None:
     recorded = exchanges("fetching-node-stops", "Metadata")
     worse = one([copied(e, after=n * 5) for n, e in enumerate(recorded)], "replicas-out-of-sync")
     assert worse.severity is Severity.LOW
+
+
+@pytest.mark.parametrize(("topic", "count"), [("orders", 1), ("__consumer_offsets", 0)])
+def test_a_topic_of_the_coordinators_is_no_mistyped_name(topic: str, count: int) -> None:
+    """sarama asks for __consumer_offsets while brokers create it."""
+    made = Conversations("topic-auto-created")
+    conn = made.open()
+    request = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
+    for error in (3, 0):
+        made.ask(conn, "Metadata", 8, request, {"topics": [{"name": topic, "error_code": error, "partitions": []}]})
+        made.wait(0.2)
+    assert len(made.findings()) == count

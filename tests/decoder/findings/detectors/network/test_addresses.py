@@ -191,6 +191,23 @@ def test_connections_that_end_before_a_word_is_said() -> None:
     assert "before any request" in found.seen and "max.connections.per.ip" in found.why
 
 
+@pytest.mark.parametrize(("wait", "severity"), [(1, Severity.MEDIUM), (20, Severity.HIGH)])
+def test_connections_closed_at_once_after_a_broker_has_stopped(wait: float, severity: Severity) -> None:
+    """A port forward accepts connections while its broker restarts; if that lasts, it is no restart."""
+    conversation = AddressConversation()
+    working = [conversation.open() for _ in range(3)]
+    for conn in working:
+        conversation.work(conn)
+    for conn in working:
+        conversation.close(conn, "rst", "broker")
+    for _ in range(6):
+        conversation.wait(wait)
+        conversation.close(conversation.open(), "rst", "broker")
+    (found,) = (f for f in conversation.findings() if f.id == "connection-closed-at-once")
+    assert found.severity is severity and "it ended 3 connections that had worked" in found.seen
+    assert found.why.startswith("likeliest first: the broker stopped")
+
+
 def test_a_connection_that_works_ends_the_row_of_those_closed_at_once() -> None:
     conversation = AddressConversation()
     for _ in range(2):

@@ -6,6 +6,7 @@ from barnabas.decoder import Exchange, RequestSeen
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Finding, Severity
+from traffic.conversations import Conversations
 from traffic.edited_exchanges import SECOND, copied, later
 from traffic.recordings import exchanges, findings, one
 
@@ -131,3 +132,28 @@ def test_what_a_quota_keeps_waiting_is_not_unanswered() -> None:
     assert ended_after(4, throttled) == []
     assert len(ended_after(4)) == 1
     assert len(ended_after(30, throttled)) == 1
+
+
+def unanswered(*first: str) -> Finding:
+    """These APIs were answered; then a connection's ApiVersions is not, and the client gives up after 10 s."""
+    made = Conversations("unanswered-request")
+    for api in first:
+        made.ask(made.open(), api, 0, {}, {})
+    made.wait(1)
+    silent = made.open()
+    made.ask(silent, "ApiVersions", 3, {"client_software_name": "librdkafka", "client_software_version": "2.16.0"}, None)
+    made.wait(10)
+    made.close(silent)
+    (found,) = made.findings()
+    return found
+
+
+def test_a_broker_that_never_answers_anything_may_be_kafka_0_9() -> None:
+    found = unanswered()
+    assert "this broker answered no request at all" in found.seen
+    assert "Kafka 0.9" in found.why and "api.version.request=false" in found.remedy
+
+
+def test_a_broker_that_answered_others_is_not_kafka_0_9() -> None:
+    found = unanswered("ApiVersions", "Metadata")
+    assert "no request at all" not in found.seen and "Kafka 0.9" not in found.why + found.remedy
