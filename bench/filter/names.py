@@ -24,6 +24,8 @@ from barnabas.decoder.filter import compile
 
 START_NS = 1_780_000_000_000_000_000
 TOPICS = ("orders", *(f"topic-{number}" for number in range(60)))
+OFFSET = 0x0102030405060708
+"""Stands for the offset of a Produce response, which counts up."""
 FILTERS = (
     "topic == orders",
     "topic == orders and err == 0",
@@ -45,7 +47,7 @@ def write(directory: Path, count: int) -> None:
             named = [{"name": topic, "partitions": [{"partition_index": part}]}]
             for api, version, asked, answered in (
                 (0, 9, {"acks": -1, "topic_data": [{"name": topic, "partition_data": [{"index": part, "records": batch}]}]},
-                 {"responses": [{"name": topic, "partition_responses": [{"index": part}]}]}),
+                 {"responses": [{"name": topic, "partition_responses": [{"index": part, "base_offset": OFFSET}]}]}),
                 (1, 12, {"topics": [{"topic": topic, "partitions": [{"partition": part}]}]},
                  {"responses": [{"topic": topic, "partitions": [{"partition_index": part, "high_watermark": 1, "records": batch}]}]}),
                 (8, 8, {"group_id": topic, "topics": named}, {"topics": named}),
@@ -57,6 +59,7 @@ def write(directory: Path, count: int) -> None:
     for number in range(count):
         request, response = chosen.choice(frames)
         at, correlation = START_NS + number * 100_000, number.to_bytes(4, "big")
+        response = response.replace(OFFSET.to_bytes(8, "big"), number.to_bytes(8, "big"))
         recorder.data(number % 64, 0, at, len(request).to_bytes(4, "big") + request[:4] + correlation + request[8:])
         recorder.data(number % 64, 1, at + 5000, len(response).to_bytes(4, "big") + correlation + response[4:])
     recorder.close()

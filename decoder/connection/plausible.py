@@ -17,6 +17,7 @@ LONGEST_THROTTLE_MS = 24 * 3600 * 1000
 """Brokers throttle for a quota window at most: 11 samples of 1 s by default, and hardly an hour with other settings."""
 PORTS = range(-1, 1 << 16)
 """-1 comes with errors, and 0 with a broker that is misconfigured: `broken-broker-address` has it."""
+_NUMBERS = {"throttle_time_ms": range(LONGEST_THROTTLE_MS + 1), "port": PORTS}
 _NODES = frozenset({"brokers", "coordinators", "nodes"})
 """Arrays of structs that may have a port."""
 
@@ -43,11 +44,10 @@ def flaw(message: Message) -> Flaw | None:
         return Flaw(FlawKind.SURPLUS, "", len(message.trailing))
     if not message.known_sound and (path := next(message.forbidden_nulls(), None)) is not None:
         return Flaw(FlawKind.NULL, path)
-    throttle, port, nodes = _checked(message.plan)
-    if throttle >= 0 and not 0 <= (value := message.values[throttle]) <= LONGEST_THROTTLE_MS:
-        return Flaw(FlawKind.VALUE, "throttle_time_ms", value)
-    if port >= 0 and (value := message.values[port]) not in PORTS:
-        return Flaw(FlawKind.VALUE, "port", value)
+    numbers, nodes = _checked(message.plan)
+    for name, allowed in numbers:
+        if (value := message[name]) not in allowed:  # reads this field alone
+            return Flaw(FlawKind.VALUE, name, value)
     for name, at, place in nodes:
         for i, node in enumerate(message.values[at] or ()):
             if node[place] not in PORTS:
@@ -56,21 +56,20 @@ def flaw(message: Message) -> Flaw | None:
 
 
 class _Checked(NamedTuple):
-    """Where a message has its throttle time and a port (-1 without one), and which arrays have ports, as (name, place, place in it)."""
+    """The numbers of a message that are checked, with their values, and which arrays have ports, as (name, place, place in it)."""
 
-    throttle: int
-    port: int
-    nodes: tuple[tuple[str, int, int], ...]
+    numbers: tuple[tuple[str, range], ...] = ()
+    nodes: tuple[tuple[str, int, int], ...] = ()
 
 
 @cache
 def _checked(plan: Plan) -> _Checked:
     if plan.kind != "response":
-        return _Checked(-1, -1, ())
-    places = {f.name: i for i, f in enumerate(plan.root.fields) if f.tag is None}
+        return _Checked()
+    known = {f.name: i for i, f in enumerate(plan.root.fields) if f.tag is None}
     nodes = [
         (f.name, i, [inner.name for inner in f.struct.fields].index("port"))
         for i, f in enumerate(plan.root.fields)
         if f.array and f.tag is None and f.struct is not None and f.name in _NODES and any(g.name == "port" for g in f.struct.fields)
     ]
-    return _Checked(places.get("throttle_time_ms", -1), places.get("port", -1), tuple(nodes))
+    return _Checked(tuple((name, allowed) for name, allowed in _NUMBERS.items() if name in known), tuple(nodes))

@@ -6,6 +6,7 @@ A detector that raises loses only the event it was handling, and that is reporte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...diagnostics import contained
@@ -15,7 +16,7 @@ from ..connection.exchange import Exchange, State
 from ..schema import facts
 from .detectors.catalogue import detectors
 from .engine.broker_messages import quoting
-from .engine.detector import Listener, Wanted
+from .engine.detector import Detector, Listener, Wanted
 from .engine.finding import Finding, Severity
 from .engine.formatting import times
 from .engine.grouping import grouped
@@ -41,6 +42,36 @@ class _Route(NamedTuple):
     usual: tuple[Listener, ...]
 
 
+_Kinds = tuple[type[Listener], ...]
+_CALLBACKS = "opened", "stray", "closed", "finish"
+_Places = tuple[int, ...]
+"""Positions in a list of listeners."""
+
+
+@lru_cache(_MOST_ROUTES)
+def _routed(kinds: _Kinds, key: int, version: int) -> tuple[_Places, _Places, _Places, _Places]:
+    """The positions of the listeners for one API and version, as in `_Route`. Classes decide, so that each inspector of a
+    process need not ask all listeners again: recordings are often short."""
+    concerned = [
+        (at, kind)
+        for at, kind in enumerate(kinds)
+        if (kind.apis is None or key in kind.apis) and kind.concerns(key, version)
+    ]
+    done = [(at, kind.wanted_of(key, version)) for at, kind in concerned if kind.handles("done")]
+    return (
+        tuple(at for at, kind in concerned if kind.handles("request") and (kind.request_apis is None or key in kind.request_apis)),
+        tuple(at for at, _ in done),
+        tuple(at for at, wanted in done if wanted is not Wanted.FAILED),
+        tuple(at for at, wanted in done if wanted is Wanted.ALL),
+    )
+
+
+@lru_cache(64)
+def _handling(kinds: _Kinds) -> tuple[_Places, ...]:
+    """The positions of the listeners that have each of the `_CALLBACKS`."""
+    return tuple(tuple(at for at, kind in enumerate(kinds) if kind.handles(name)) for name in _CALLBACKS)
+
+
 class Inspector:
     """Feed it events in order (or whole exchanges with `look`); `findings()` may be called again and again.
 
@@ -54,28 +85,20 @@ class Inspector:
         self._listeners: list[Listener] = [*self.traffic.models.values(), *self._detectors]
         self._faults: dict[str, Finding] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
-        self._on_opened, self._on_stray, self._on_closed = map(self._handling, ("opened", "stray", "closed"))
+        self._kinds = tuple(type(each) for each in self._listeners)
+        handling = ([self._listeners[at] for at in places] for places in _handling(self._kinds))
+        self._on_opened, self._on_stray, self._on_closed, finishing = handling
+        self._finishing = [each for each in finishing if isinstance(each, Detector)]
 
     def _route(self, exchange: Exchange) -> _Route:
         key, version = exchange.api_key, exchange.api_version
         route = self._routes.get((key, version))
         if route is None:
-            concerned = [d for d in self._listeners if d.apis is None or key in d.apis]
-            concerned = [d for d in concerned if d.concerns(key, version)]
-            done = [d for d in concerned if d.handles("done")]
-            route = _Route(
-                tuple(d for d in concerned if d.handles("request")),
-                tuple(done),
-                tuple(d for d in done if d.wanted_of(key, version) is not Wanted.FAILED),
-                tuple(d for d in done if d.wanted_of(key, version) is Wanted.ALL),
-            )
             if len(self._routes) >= _MOST_ROUTES:
                 self._routes.clear()
-            self._routes[key, version] = route
+            places = _routed(self._kinds, key, version)
+            route = self._routes[key, version] = _Route(*(tuple(self._listeners[at] for at in each) for each in places))
         return route
-
-    def _handling(self, name: str) -> list[Listener]:
-        return [d for d in self._listeners if d.handles(name)]
 
     def feed(self, event: ConnectionEvent) -> None:
         """Take one event."""
@@ -201,12 +224,13 @@ class Inspector:
         """All findings so far, alike ones of several clients as one: the worst first, causes before their effects, and then those that
         explain most failures."""
         found: list[Finding] = []
-        for detector in self._detectors:
+        for detector in self._finishing:
             try:
                 detector.finish(self.traffic.now_ns)
             except Exception as error:  # see `_notify`; findings may be asked for again and again, and this counts once
                 if detector.id not in self._faults:
                     self._fault(detector, error)
+        for detector in self._detectors:
             detector.after_others(found)
             found += detector.findings()
         found.extend(self._faults.values())

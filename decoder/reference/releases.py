@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..errors import UnknownName
@@ -112,7 +112,7 @@ def usual_role(number: str) -> str:
 
 def releases(roles: bool = False) -> list[str]:
     """The names of all releases, oldest first; with `roles` also ``3.9-zk`` and the like."""
-    return [r.name for r in _tables().values() if roles or r.role == usual_role(r.number)]
+    return list(_names(roles))
 
 
 def release(name: str) -> Release:
@@ -140,6 +140,7 @@ def release(name: str) -> Release:
     raise UnknownName(f"unknown Kafka release {name!r}{hint}")
 
 
+@lru_cache(4096)  # clients may make up 2^32 pairs
 def since(api_key: int, version: int) -> str | None:
     """The release that introduced a version, in any role; None if none has it."""
     return next((number for number, served in _served().items() if version in served.get(api_key, ())), None)
@@ -150,6 +151,7 @@ def introduced(api_key: int) -> str | None:
     return next((number for number, served in _served().items() if api_key in served), None)
 
 
+@lru_cache(4096)
 def removed(api_key: int, version: int, by: str | None = None) -> Removal | None:
     """Which release dropped a version for good, or, with the name of a release, so that `by` lacks it.
 
@@ -211,6 +213,11 @@ def _differences(
 
 def _order(number: str) -> tuple[int, ...]:
     return tuple(map(int, number.split(".")))
+
+
+@cache
+def _names(roles: bool) -> tuple[str, ...]:
+    return tuple(r.name for r in _tables().values() if roles or r.role == usual_role(r.number))
 
 
 @cache

@@ -34,11 +34,13 @@ class Listener:
     """Gets events from an `Inspector`. Subclasses override the callbacks they need, and may set `apis` and `wanted`.
 
     `id`: its name. `apis`: the api keys whose exchanges `request` and `done` get; None for all (orphans and unknown APIs
-    too). `wanted`: which of these `done` gets. Times are nanoseconds since the epoch.
+    too). `request_apis`: if set, `request` gets only these of them. `wanted`: which of them `done` gets. Times are
+    nanoseconds since the epoch.
     """
 
     id: ClassVar[str]
     apis: ClassVar[frozenset[int] | None] = None
+    request_apis: ClassVar[frozenset[int] | None] = None
     wanted: ClassVar[Wanted] = Wanted.ALL
     dispatches: ClassVar[Mapping[str, str]] = {}
     """By callback: the one that the class calls for it, with what a model makes of the event."""
@@ -80,8 +82,8 @@ class Listener:
     def handles(cls, name: str) -> bool:
         """Whether the callback `name`, or the one it dispatches to, is overridden, and so must be called."""
         names = {name, cls.dispatches.get(name, name)}
-        kind = next(kind for kind in cls.__mro__ if names & vars(kind).keys())
-        return kind is not Listener and "dispatches" not in vars(kind)
+        kind = next((kind for kind in cls.__mro__ if names & vars(kind).keys()), Listener)
+        return kind not in (Listener, Detector) and "dispatches" not in vars(kind)
 
 
 class Model(Listener):

@@ -76,11 +76,16 @@ class ClientConnection:
     """API, version and client id of exchanges that went well."""
     failing: bool = False
     """Whether the last exchange did not go well."""
-    _identity: tuple[str | None, str, str, ClientIdentity] | None = None
+    identity: ClientIdentity = field(init=False)
+    """The client, as far as its connections have shown it."""
+    _named: tuple[str | None, str, str] = (None, "", "")
+    """What `identity` was made of."""
 
     def __post_init__(self) -> None:
         self.client_host = self.client.rpartition(":")[0]
         self.last_ns = self.opened_ns
+        self.identity = ClientIdentity(self.client_host, "", "")
+        self.identify()
 
     def forget_kinds(self) -> None:
         """Treat the next successful exchange of each kind as new again (`detector.Wanted.NEW`)."""
@@ -91,20 +96,13 @@ class ClientConnection:
         """``"librdkafka 2.3.0"``, or "" if the client has not named it."""
         return self.identity.software
 
-    @property
-    def identity(self) -> ClientIdentity:
-        """The client, as far as its connections show it."""
-        about, known = self.about, self._identity
-        if (
-            known is None
-            or known[0] != self.client_id
-            or known[1] != about.software_name
-            or known[2] != about.software_version
-        ):
+    def identify(self) -> None:
+        """Renew `identity`: an event may have named the client. Detectors ask for it several times an exchange."""
+        about, named = self.about, self._named
+        if named[1] != about.software_name or named[2] != about.software_version or named[0] != self.client_id:
+            self._named = self.client_id, about.software_name, about.software_version
             software = f"{about.software_name} {about.software_version}".strip()
-            who = ClientIdentity(self.client_host, self.client_id or "", software)
-            known = self._identity = self.client_id, about.software_name, about.software_version, who
-        return known[3]
+            self.identity = ClientIdentity(self.client_host, self.client_id or "", software)
 
     @property
     def who(self) -> str:
@@ -190,6 +188,7 @@ class Traffic:
         if exchange.about is not None:
             conn.about = exchange.about
         conn.client_id = exchange.client_id if exchange.client_id is not None else conn.client_id
+        conn.identify()
         conn.requests += 1
         conn.last_ns = exchange.request_time_ns or conn.last_ns
         waiting = conn.waiting
@@ -212,6 +211,7 @@ class Traffic:
             conn.about.learn(exchange)  # exchanges from elsewhere than a connection's decoder
         else:
             conn.about = exchange.about
+        conn.identify()
         self._clusters.learn(exchange)
         return conn
 

@@ -2,14 +2,14 @@
 
     context = Context("kafka-1:9092", memory=memory)   # one for each connection; the memory is shared
     requested(request, context)                        # every request of `REQUESTS`, as soon as it is seen
-    violations(request, response, context, failed)
+    violations(Pair(request, response, context), concerned(api_key, version), failed)
 
 A new fact is one `Row` in the module of its subject, with a function if no other row has its form.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from ...codec.message_view import MessageView
@@ -24,6 +24,7 @@ __all__ = [
     "Context",
     "Memory",
     "Owner",
+    "Pair",
     "Row",
     "Violation",
     "concerned",
@@ -56,7 +57,7 @@ class Checks(NamedTuple):
     failed: tuple[_Served, ...]
 
 
-@cache
+@lru_cache(1024)  # clients may make up 2^32 pairs
 def concerned(api_key: int, version: int) -> Checks:
     """The checks of an API at a version."""
     found: dict[Check, dict[str, Row]] = {}
@@ -80,12 +81,11 @@ def requested(request: MessageView, context: Context) -> None:
         learn(request, context)
 
 
-def violations(request: MessageView, response: MessageView, context: Context, failed: bool) -> list[Violation]:
-    """What contradicts the rows of a response. `failed`: it has an error code, anywhere."""
-    pair = Pair(request, response, context)
+def violations(pair: Pair, checks: Checks, failed: bool) -> list[Violation]:
+    """What contradicts the rows of a response. `checks`: those of its version, as `concerned` has them. `failed`: it has an
+    error code, anywhere."""
+    whole = failed and bool(getattr(pair.response.values, "error_code", 0))
     found: list[Violation] = []
-    checks = concerned(response.plan.api_key, response.plan.version)
-    whole = failed and bool(getattr(response.values, "error_code", 0))
     for check, rows, only, errors in checks.failed if failed else checks.usual:
         if whole and not errors:
             continue

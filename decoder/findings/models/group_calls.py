@@ -185,7 +185,8 @@ class Call:
 
     def _commits(self) -> Iterator[Commit]:
         message, answer = self.exchange.request_view, self.exchange.response_view
-        places = _partition_fields(self.exchange, answer, "error_code") if answer is not None else ()
+        # The response of nearly all commits has no error, and need not be read again.
+        places = _partition_fields(self.exchange, answer, "error_code") if answer is not None and self.exchange.error else ()
         errors = {(topic, number): error for topic, number, error in places}
         for topic, number, offset in _partition_fields(self.exchange, message, "committed_offset") if message is not None else ():
             yield Commit(topic, number, offset, errors.get((topic, number), 0))

@@ -53,10 +53,10 @@ def own_wait_ns(exchange: Exchange) -> int:
     message = exchange.request_view
     if message is None:
         return 0
-    longest = 0
-    for at in _wait_at(message.api_key, message.api_version):
-        longest = max(longest, message.values[at])
-    return longest * 1_000_000
+    waits = _wait_at(message.api_key, message.api_version)
+    values = message.values
+    longest = values[waits[0]] if len(waits) == 1 else max((values[at] for at in waits), default=0)
+    return longest * 1_000_000 if longest > 0 else 0
 
 
 @cache
@@ -140,12 +140,12 @@ class ResponseTimes(Model):
         if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
             return None
         answers = self._answers.of(conn.number, _last_answers)
-        free_ns = asked_ns if asked_ns > conn.muted_ns else conn.muted_ns
-        if answers and answers[-1][0] > free_ns:
-            free_ns = answers[-1][0]
+        polls = exchange.api_key in LONG_POLLS
+        last_ns = answers[-1][0] if answers else 0
+        free_ns = max(asked_ns, conn.muted_ns, last_ns)
         work = answered_ns - free_ns if answered_ns > free_ns else 0
         behind, blocker = 0, -1
-        if exchange.api_key not in LONG_POLLS and answers and answers[-1][0] > asked_ns:
+        if last_ns > asked_ns and not polls:
             for ended_ns, took, api in reversed(answers):
                 overlap = ended_ns - max(asked_ns, ended_ns - took)
                 if ended_ns <= asked_ns:
@@ -156,7 +156,7 @@ class ResponseTimes(Model):
         throttle = throttle_ms(exchange)
         if throttle and not kept_back(conn, exchange, throttle):
             conn.muted_ns = max(conn.muted_ns, answered_ns + throttle * 1_000_000)
-        held = max(work - own_wait_ns(exchange), 0) if exchange.api_key in LONG_POLLS else work
+        held = max(work - own_wait_ns(exchange), 0) if polls else work
         if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
             self.histograms.of((conn.broker, exchange.api_key), DurationHistogram).add(held)
         return ResponseTime(work, held, behind, blocker, throttle)

@@ -8,7 +8,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.traffic import ClientConnection
-from ...invariants import REQUESTS, Context, Memory, Owner, Row, Violation, concerned, requested, violations
+from ...invariants import REQUESTS, Context, Memory, Owner, Pair, Row, Violation, concerned, requested, violations
 from ...models.offered_versions import brokers_version
 
 _ALIKE = facts.api_key_set("ApiVersions", "Metadata", "DescribeCluster", "FindCoordinator")
@@ -69,6 +69,7 @@ class ImpossibleAnswer(Detector):
     severity = Severity.MEDIUM
     title = "an answer contradicts its request, itself or earlier ones, in a way that Apache Kafka never does"
 
+    request_apis = REQUESTS
     OFTEN = 3
     """Times from which a row that healthy brokers show for a moment counts fully, even if later answers are right."""
 
@@ -95,7 +96,7 @@ class ImpossibleAnswer(Detector):
         return context
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key in REQUESTS and (message := exchange.request_view) is not None:
+        if (message := exchange.request_view) is not None:
             requested(message, self._context(conn, exchange))
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -109,7 +110,7 @@ class ImpossibleAnswer(Detector):
             if exchange.api_key in _FREQUENT and conn.requests > SEEN and exchange.correlation_id % ONE_IN:
                 return
         request, response = exchange.request_view, exchange.response_view
-        if request is None or response is None or request.trailing or response.trailing:
+        if request is None or response is None or request.trailing:
             return  # a broken frame is no evidence
         marks = exchange.marks
         if marks.broker_request is not None and brokers_version(exchange) != exchange.api_version:
@@ -120,7 +121,7 @@ class ImpossibleAnswer(Detector):
             if alike in self._alike:
                 return
         context = self._context(conn, exchange)
-        found = violations(request, response, context, failed)
+        found = violations(Pair(request, response, context), checks, failed)
         for violation in found:
             self._violated(conn, exchange, violation)
         if alike and not found:

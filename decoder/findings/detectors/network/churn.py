@@ -53,6 +53,8 @@ class ConnectionChurn(Detector):
     """A long-lived client keeps a connection for minutes."""
     REQUESTS = 3
     """Beside the routine (ApiVersions, Metadata ...): who did more, used it."""
+    BUSY = 64
+    """Requests, from which on a connection is none of those."""
     COUNT = 30
     WITHIN_NS = 60 * SECOND
     """Connections to one broker in a minute: a test or a command-line tool opens about ten."""
@@ -66,6 +68,8 @@ class ConnectionChurn(Detector):
         self._brief: BoundedDict[tuple[ClientIdentity, str], _Brief] = BoundedDict(4096)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if conn.requests > self.BUSY:
+            return
         work = self._work.of(conn.number, _Work)
         if exchange.api_key in ROUTINE:
             work.routine += 1
@@ -79,7 +83,7 @@ class ConnectionChurn(Detector):
             return
         if conn.by == "broker":
             return  # the broker closed it, which is another finding
-        if sum(work.others.values()) > self.REQUESTS:
+        if conn.requests > self.BUSY or sum(work.others.values()) > self.REQUESTS:
             return
         brief = self._brief.of((conn.identity, conn.broker), lambda: _Brief(deque(maxlen=4 * self.COUNT)))
         brief.ends.append((ended, 0 < work.produced <= self.REQUESTS))

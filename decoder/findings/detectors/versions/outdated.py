@@ -57,7 +57,7 @@ def _dropped(api_key: int, version: int) -> bool:
 
 @dataclass(slots=True)
 class _Client:
-    """What a client uses: `counts` by (api key, version), and the latest broker's table."""
+    """What a client uses: `counts` by (api key, version), and the table of the broker that it last used for something new."""
 
     conn: ClientConnection
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -203,24 +203,31 @@ class FarBehind(Detector):
         self._clients: BoundedDict[object, _Client] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        key, version = exchange.api_key, exchange.api_version
-        if key == API_VERSIONS or exchange.state is not State.PAIRED or since(key, version) is None:
+        if exchange.api_key == API_VERSIONS or exchange.state is not State.PAIRED:
             return
         client = self._clients.get(conn.identity)
         if client is None:
             client = self._clients[conn.identity] = _Client(conn)
-        client.counts[key, version] += 1
-        client.table = self._offers.of(conn) or client.table
+        kind = exchange.api_key, exchange.api_version
+        known = client.counts.get(kind, 0)
+        if not known and since(*kind) is None:
+            return
+        client.counts[kind] = known + 1
+        if not known or client.table is None:
+            client.table = self._offers.of(conn) or client.table
 
     def finish(self, now_ns: int) -> None:
-        order = {name: number for number, name in enumerate(releases.releases())}
+        order: dict[str, int] = {}
         for identity, client in self._clients.items():
             table = client.table
+            if table is None or client.counts.total() < self.REQUESTS:
+                continue
             used: dict[int, int] = {}
             for key, version in client.counts:
                 used[key] = max(version, used.get(key, 0))
-            if table is None or len(used) < self.APIS or client.counts.total() < self.REQUESTS:
+            if len(used) < self.APIS:
                 continue
+            order = order or {name: number for number, name in enumerate(releases.releases())}
             brought_by = [since(key, version) for key, version in used.items() if key in table]
             could = [since(key, table[key][1]) for key in used if key in table]
             known = [name for name in brought_by if name in order]

@@ -12,6 +12,7 @@ from barnabas.decoder import Exchange, findings
 from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Inspector, Severity
+from barnabas.decoder.findings.detectors.cluster.throttling import Throttled
 from barnabas.decoder.findings.detectors.security.authorization import AuthorizationFailed
 from barnabas.decoder.findings.engine.traffic import ClientConnection
 from barnabas.decoder.schema import facts
@@ -94,16 +95,17 @@ def test_a_detector_that_raises_loses_one_exchange(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_detector_that_cannot_finish_keeps_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: AuthorizationFailed, now_ns: int) -> None:
+    def fails(self: Throttled, now_ns: int) -> None:
         raise KeyError("a fault")
 
-    monkeypatch.setattr(AuthorizationFailed, "finish", fails)
-    inspector = Inspector()
-    for exchange in _denied(3):
-        inspector.look(exchange)
+    monkeypatch.setattr(Throttled, "finish", fails)
+    inspector, conversation = Inspector(), Conversation()
+    answer = Message(plan("response", METADATA, 3), (5000, (), None, -1, ()), "")
+    for _ in range(3):
+        inspector.look(conversation.exchange(usual("request", METADATA, 3), answer))
     for _ in range(2):
         found = {finding.id: finding.count for finding in inspector.findings()}
-        assert (found["authorization-failed"], found["detector-failed"]) == (3, 1)
+        assert (found["throttled-by-quota"], found["detector-failed"]) == (3, 1)
 
 
 @pytest.mark.parametrize("path", ["request_message", "response_message", "values_at"])
