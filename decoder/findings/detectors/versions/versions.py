@@ -163,6 +163,7 @@ class ClosedOnVersion(MisfitDetector):
     id = "closed-on-version"
     severity = Severity.HIGH
     title = "a broker closes the connection because of a request's version"
+    explains = ("closed-without-answer",)
     wanted = Wanted.NEW
     fits = frozenset({VersionFit.OUTSIDE, VersionFit.NOWHERE})
     outcomes = frozenset({"closed", "answered"})

@@ -79,6 +79,20 @@ def default_factor_above_the_brokers() -> Conversations:
     return talk
 
 
+def value_that_ends_the_connection() -> Conversations:
+    talk = Talk("kgo", "1.15.4", release="3.3", client_id="kcl")
+    for _ in range(4):
+        conn = talk.meet()
+        talk.metadata(conn, [topic("foo")], asked=[])
+        config = {"name": "cleanup.policy", "config_operation": 0, "value": "compactt"}
+        body = {"resources": [{"resource_type": 2, "resource_name": "foo", "configs": [config]}], "validate_only": False}
+        talk.pipelined(conn, ("IncrementalAlterConfigs", 1, body))
+        talk.wait(0.004)
+        talk.close(conn, by="broker")
+        talk.wait(0.5)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/IBM/sarama/issues/1124", "sarama 1.17", "Kafka 1.1",
@@ -110,5 +124,11 @@ STORIES = (
         "auto-creation fails: default.replication.factor is above the number of brokers (1): the broker's configuration",
         default_factor_above_the_brokers, frozenset({"unexplained-error"}),
         (r"INVALID_REPLICATION_FACTOR", r"default\.replication\.factor"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/16281", "kcl (franz-go 1.15)", "Redpanda 23.3",
+        "IncrementalAlterConfigs with cleanup.policy=compactt: FIN each time, though offered; other requests are answered",
+        "the broker fails on that value instead of refusing it",
+        value_that_ends_the_connection, frozenset({"closed-without-answer"}), (r"cleanup\.policy=compactt", r"Likeliest first: the broker fails"),
     ),
 )  # fmt: skip

@@ -145,6 +145,23 @@ def addresses_that_a_proxy_forgets() -> Conversations:
     return talk
 
 
+def sessions_of_the_same_length(ages: tuple[int, ...] = (30, 30, 30, 30)) -> Conversations:
+    talk = librdkafka("1.6.1", release="2.7", client_id="rdkafka", tls=True)
+    sent = 0
+    for steps in ages:
+        conn = talk.meet()
+        talk.ask(conn, "SaslHandshake", 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+        talk.ask(conn, "SaslAuthenticate", 0, {"auth_bytes": b"\0u\0p"}, {"auth_bytes": b""})
+        talk.metadata(conn, [topic()], version=4)
+        for _ in range(steps):
+            talk.produce(conn, batch(sent, 1), version=7, base=sent)
+            sent += 1
+            talk.wait(10)
+        talk.close(conn, by="broker")
+        talk.wait(0.2)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/grepplabs/kafka-proxy/issues/203", "sarama in Jaeger's collector", "Kafka behind kafka-proxy 0.4.1",
@@ -198,5 +215,11 @@ STORIES = (
         addresses_that_a_proxy_forgets,
         frozenset({"node-endpoint-unknown"}),
         (r"(?i)node.?endpoints", r"b-3\.msk\.example\.amazonaws\.com:9094", r"(?i)proxy"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/3293", "librdkafka 1.6.1", "Kafka 2.7 with connections.max.reauth.ms",
+        "SaslAuthenticate v0; the broker ends each connection after 300 s, in the middle of its work",
+        "the session of the login ends after 300 s, and the client cannot know it: connections.max.reauth.ms",
+        sessions_of_the_same_length, frozenset({"connection-age-limit"}), (r"5 min", r"connections\.max\.reauth\.ms", r"SaslAuthenticate v0"),
     ),
 )  # fmt: skip

@@ -143,6 +143,37 @@ def instance_fenced_after_a_restart() -> Conversations:
     return talk
 
 
+def session_timeout_above_an_old_limit() -> Conversations:
+    talk = Talk(release="0.9.0", client_id="ruby-kafka")
+    for _ in range(3):
+        conn = talk.open()
+        talk.coordinator(conn, "consumer-group", version=0)
+        body = {
+            "group_id": "consumer-group", "session_timeout_ms": 35000, "member_id": "", "protocol_type": "consumer",
+            "protocols": [{"name": "standard", "metadata": subscription(["events"], 0)}],
+        }  # fmt: skip
+        talk.ask(conn, "JoinGroup", 0, body, {"error_code": 26, "generation_id": 0})
+        talk.wait(1)
+        talk.close(conn)
+    return talk
+
+
+def join_that_waits_too_long(waits: float = 600.003) -> Conversations:
+    talk = Talk(release="0.10.0", client_id="rate")
+    for _ in range(2):
+        conn = talk.meet(version=0)
+        talk.coordinator(conn, "rate", version=0)
+        body = {
+            "group_id": "rate", "session_timeout_ms": 3600000, "member_id": "", "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": subscription(["orders"], 0)}],
+        }  # fmt: skip
+        talk.pipelined(conn, ("JoinGroup", 0, body))
+        talk.wait(waits)
+        talk.close(conn, by="broker")
+        talk.wait(1)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/open-telemetry/opentelemetry-collector-contrib/issues/43868", "franz-go in the collector 0.118", "Kafka 3.8",
@@ -169,5 +200,17 @@ STORIES = (
         "static instance 1 joins anew after a restart; a Heartbeat of its former member id: FENCED_INSTANCE_ID",
         "two members (1-5a2c and 1-77f0) use group.instance.id 1: one of them must end or have another",
         instance_fenced_after_a_restart, frozenset({"fenced-instance"}), (r"group\.instance\.id", r"'1'", r"FENCED_INSTANCE_ID"),
+    ),
+    Story(
+        "https://github.com/zendesk/ruby-kafka/issues/186", "ruby-kafka", "Kafka 0.9",
+        "JoinGroup v0 with a session timeout of 35 s: INVALID_SESSION_TIMEOUT",
+        "the timeout is above this broker's group.max.session.timeout.ms, which was 30 s in Kafka 0.9",
+        session_timeout_above_an_old_limit, frozenset({"group-refused"}), (r"35000", r"group\.max\.session\.timeout\.ms", r"30000"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/1374", "librdkafka 0.9.5", "Kafka 0.10.0",
+        "JoinGroup v0 with a session timeout of one hour: no answer for 600 s, then the broker's FIN",
+        "the group waits for a member that does not join; the broker ends the connection as idle (connections.max.idle.ms)",
+        join_that_waits_too_long, frozenset({"closed-without-answer"}), (r"JoinGroup", r"10 min", r"connections\.max\.idle\.ms", r"session"),
     ),
 )  # fmt: skip
