@@ -178,6 +178,7 @@ class ClosedOnVersion(MisfitDetector):
             self._serves[conn.broker] = None
             return
         sure = check.fit is VersionFit.OUTSIDE
+        older = since(API_VERSIONS, check.refused) if check.refused >= 0 else None
         if not sure and conn.broker in self._serves and removal(exchange.api_key, exchange.api_version) is not None:
             return  # it is no release that dropped the version
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
@@ -187,7 +188,14 @@ class ClosedOnVersion(MisfitDetector):
             else ""
         )
         side, why, remedy = ahead(exchange, check.served)
-        if not sure:
+        if older is not None:
+            came = since(exchange.api_key, exchange.api_version)
+            why = (
+                f"The broker refused ApiVersions v{check.refused}, so it is older than Kafka {older} (or a product that is); {exchange.api} "
+                f"v{exchange.api_version} came with Kafka {came}. The client did not ask again with a lower version, as it should (KIP-511)."
+            )
+            remedy = f"upgrade the broker to {came} or newer, or {LET_NEGOTIATE}"
+        elif not sure:
             why, remedy = self._unsure(conn, exchange, why, remedy)
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version),
@@ -203,7 +211,13 @@ class ClosedOnVersion(MisfitDetector):
         finding.seen = (
             f"{conn.where} closed the connection of {conn.who} {times(finding.count)} instead of answering "
             f"{exchange.api} v{exchange.api_version}"
-            + (f"; it supports {version_range(check.served)}" if sure else "; no current release supports that version")
+            + (
+                f"; it refused ApiVersions v{check.refused} before"
+                if older is not None
+                else f"; it supports {version_range(check.served)}"
+                if sure
+                else "; no current release supports that version"
+            )
         )
 
 
