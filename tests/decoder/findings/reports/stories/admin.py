@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traffic.conversations import Conversations
 
-from .telling import Story, Talk, librdkafka, topic
+from .telling import Story, Talk, java, librdkafka, topic
 
 
 def create(
@@ -93,6 +93,17 @@ def value_that_ends_the_connection() -> Conversations:
     return talk
 
 
+def offsets_of_all_topics() -> Conversations:
+    talk = java("2.6.0", release="2.0", client_id="adminclient-1")
+    for _ in range(3):
+        conn = talk.meet(version=2)
+        talk.coordinator(conn, "docker-group")
+        talk.ask(conn, "OffsetFetch", 3, {"group_id": "docker-group", "topics": None}, {"topics": [], "error_code": 5})
+        talk.close(conn)
+        talk.wait(2)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/IBM/sarama/issues/1124", "sarama 1.17", "Kafka 1.1",
@@ -130,5 +141,11 @@ STORIES = (
         "IncrementalAlterConfigs with cleanup.policy=compactt: FIN each time, though offered; other requests are answered",
         "the broker fails on that value instead of refusing it",
         value_that_ends_the_connection, frozenset({"closed-without-answer"}), (r"cleanup\.policy=compactt", r"Likeliest first: the broker fails"),
+    ),
+    Story(
+        "https://github.com/streamnative/kop/issues/202", "kafka-consumer-groups.sh --describe", "KoP 0.3",
+        "OffsetFetch for all topics (null): LEADER_NOT_AVAILABLE",
+        "OffsetFetch never answers so: the broker fails on the request for all topics",
+        offsets_of_all_topics, frozenset({"impossible-answer"}), (r"LEADER_NOT_AVAILABLE, which OffsetFetch never answers",),
     ),
 )  # fmt: skip

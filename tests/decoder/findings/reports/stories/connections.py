@@ -162,6 +162,21 @@ def sessions_of_the_same_length(ages: tuple[int, ...] = (30, 30, 30, 30)) -> Con
     return talk
 
 
+def raw_token_after_the_old_handshake(answered: bool = False) -> Conversations:
+    talk = Talk(release="3.9", client_id="kaf", broker="10.0.0.1:9192", tls=True)
+    for _ in range(4):
+        conn = talk.open()
+        talk.ask(conn, "SaslHandshake", 0, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+        talk.sent(conn, with_size(b"\0alice\0secret"))
+        talk.wait(0.002)
+        if answered:
+            talk.received(conn, with_size(b""))
+            talk.metadata(conn, [topic()])
+        talk.close(conn, by="client" if answered else "broker")
+        talk.wait(1)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/grepplabs/kafka-proxy/issues/203", "sarama in Jaeger's collector", "Kafka behind kafka-proxy 0.4.1",
@@ -221,5 +236,11 @@ STORIES = (
         "SaslAuthenticate v0; the broker ends each connection after 300 s, in the middle of its work",
         "the session of the login ends after 300 s, and the client cannot know it: connections.max.reauth.ms",
         sessions_of_the_same_length, frozenset({"connection-age-limit"}), (r"5 min", r"connections\.max\.reauth\.ms", r"SaslAuthenticate v0"),
+    ),
+    Story(
+        "https://github.com/kroxylicious/kroxylicious/pull/2988", "kaf (sarama with SASL v0)", "Kroxylicious",
+        "SaslHandshake v0 is answered; on the token without a header: FIN",
+        "the proxy does not support raw tokens: use SaslHandshake v1 (or the password is wrong: v0 cannot say so)",
+        raw_token_after_the_old_handshake, frozenset({"sasl-raw-token-refused"}), (r"SaslHandshake v0", r"SaslHandshake v1", r"(?i)proxy"),
     ),
 )  # fmt: skip

@@ -6,9 +6,10 @@ from barnabas import decoder
 from harness.wire import with_size
 from traffic.conversations import Conversations
 
-from .connections import sessions_of_the_same_length
+from .connections import raw_token_after_the_old_handshake, sessions_of_the_same_length
 from .fetching import offsets_by_time
-from .groups import join_that_waits_too_long
+from .groups import join_that_waits_too_long, offsets_refused_once, offsets_that_are_never_used
+from .producing import sequence_that_overflows
 from .telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
 
 TOKEN = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01"
@@ -325,9 +326,26 @@ def commit_without_metadata_to_a_newer_broker() -> Conversations:
     return talk
 
 
+def login_with_the_old_handshake() -> Conversations:
+    return raw_token_after_the_old_handshake(answered=True)
+
+
+def rebalances_with_a_fetch_between() -> Conversations:
+    return offsets_that_are_never_used(fetches=True)
+
+
+def offsets_asked_for_again() -> Conversations:
+    return offsets_refused_once(asks_again=True)
+
+
+def sequences_that_begin_again() -> Conversations:
+    return sequence_that_overflows(0, error=0)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
     topic_created, static_member_that_restarts, times_that_are_found_and_not_found, connections_that_end_at_different_ages,
-    join_that_a_restart_ends, commit_without_metadata_to_a_newer_broker,
+    join_that_a_restart_ends, commit_without_metadata_to_a_newer_broker, login_with_the_old_handshake, rebalances_with_a_fetch_between,
+    offsets_asked_for_again, sequences_that_begin_again,
 )  # fmt: skip

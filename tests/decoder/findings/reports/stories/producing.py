@@ -123,6 +123,35 @@ def transaction_that_never_ends() -> Conversations:
     return talk
 
 
+def sequence_that_overflows(base: int = -2147483407, error: int = 87) -> Conversations:
+    talk = Talk("kgo", "v1.7.1", release="2.8", client_id="kgo")
+    conn = talk.meet()
+    talk.metadata(conn, [topic("big")])
+    talk.ask(conn, "InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60000}, {"producer_id": 7, "producer_epoch": 0})
+    talk.produce(conn, batch(0, 200, producer_id=7, producer_epoch=0, base_sequence=2147483448), "big", 8, base=100)
+    for at in range(6):
+        data = batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=base + 3 * at)
+        talk.produce(conn, data, "big", 8, error=error, base=300 + 3 * at)
+        talk.wait(0.3)
+    talk.close(conn)
+    return talk
+
+
+def no_producer_id_from_the_coordinator() -> Conversations:
+    talk = librdkafka("1.9.2", release="2.8", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=4)
+    talk.coordinator(conn, "tx", kind=1)
+    other = talk.meet()
+    for _ in range(6):
+        ask = {"transactional_id": "tx", "transaction_timeout_ms": 60000, "producer_id": -1, "producer_epoch": -1}
+        talk.ask(other, "InitProducerId", 3, ask, {"error_code": 8, "producer_id": -1, "producer_epoch": -1}, took=9.6)
+        talk.wait(1)
+    talk.close(other)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/twmb/franz-go/issues/144", "franz-go 1.4", "Azure Event Hubs",
@@ -173,5 +202,17 @@ STORIES = (
         "the broker never finishes the transaction before this one: its coordinator is stuck; the broker's fault",
         transaction_that_never_ends, frozenset({"concurrent-transactions"}),
         (r"CONCURRENT_TRANSACTIONS", r"X1", r"(?i)until all are written|never|stuck"),
+    ),
+    Story(
+        "https://github.com/twmb/franz-go/issues/226", "franz-go 1.7.1", "Kafka 2.8",
+        "Produce with the sequence -2147483407: INVALID_RECORD",
+        "sequences begin at 0 again after 2^31-1; the client let them overflow",
+        sequence_that_overflows, frozenset({"produce-refused"}), (r"INVALID_RECORD", r"sequence -21474\d+", r"overflow"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/7069", "librdkafka 1.9.2", "Redpanda",
+        "InitProducerId is answered BROKER_NOT_AVAILABLE again and again",
+        "Kafka never answers so: the broker's coordinator fails, not the client",
+        no_producer_id_from_the_coordinator, frozenset({"impossible-answer"}), (r"BROKER_NOT_AVAILABLE, which InitProducerId never answers",),
     ),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.decoder import encode_response
 from traffic.conversations import Conversations
 
 from .telling import Story, Talk, batch, java, subscription, topic
@@ -101,6 +102,23 @@ def settings_that_cannot_be_changed() -> Conversations:
     return talk
 
 
+def version_of_a_release_after_the_refused_one() -> Conversations:
+    talk = Talk("sarama", "1.38.1", release="2.3", client_id="kafkactl")
+    nodes = tuple((number, f"10.0.0.{number}", 9092) for number in (1, 2, 3))
+    for number, host, port in nodes:
+        conn = talk.open(f"{host}:{port}")
+        refused = encode_response(18, 0, {"error_code": 35, "api_keys": []}, correlation_id=0)
+        said = {"client_software_name": "sarama", "client_software_version": "1.38.1"}
+        talk.ask(conn, "ApiVersions", 3, said, refused)
+        if number == 1:
+            talk.metadata(conn, [], nodes, version=7, asked=[])
+        talk.pipelined(conn, ("DescribeGroups", 4, {"groups": ["g1"], "include_authorized_operations": False}))
+        talk.wait(0.002)
+        talk.close(conn, by="broker")
+        talk.wait(0.1)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/segmentio/kafka-go/issues/1378", "kafka-go 0.4.47", "Kafka 4.0.0",
@@ -139,5 +157,11 @@ STORIES = (
         "DescribeConfigs is answered, IncrementalAlterConfigs not offered; no further request",
         "the tool needs IncrementalAlterConfigs, which the product does not offer",
         settings_that_cannot_be_changed, frozenset({"admin-client-gives-up"}), (r"IncrementalAlterConfigs", r"2\.3"),
+    ),
+    Story(
+        "https://github.com/deviceinsight/kafkactl/issues/146", "kafkactl 3.0.3 (sarama 1.38)", "Kafka 2.3",
+        "ApiVersions v3 is refused; then DescribeGroups v4: FIN",
+        "the broker is older than Kafka 2.4, with which both versions came; the client did not ask for its versions again",
+        version_of_a_release_after_the_refused_one, frozenset({"closed-on-version"}), (r"DescribeGroups v4", r"older than Kafka 2\.4", r"ApiVersions v3"),
     ),
 )  # fmt: skip
