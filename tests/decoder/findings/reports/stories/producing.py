@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from traffic.conversations import Conversations
 
 from .telling import Story, Talk, batch, java, librdkafka, topic
@@ -123,12 +125,12 @@ def transaction_that_never_ends() -> Conversations:
     return talk
 
 
-def sequence_that_overflows(base: int = -2147483407, error: int = 87) -> Conversations:
+def sequence_that_overflows(base: int = -2147483407, error: int = 87, before: int = 2147483448) -> Conversations:
     talk = Talk("kgo", "v1.7.1", release="2.8", client_id="kgo")
     conn = talk.meet()
     talk.metadata(conn, [topic("big")])
     talk.ask(conn, "InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60000}, {"producer_id": 7, "producer_epoch": 0})
-    talk.produce(conn, batch(0, 200, producer_id=7, producer_epoch=0, base_sequence=2147483448), "big", 8, base=100)
+    talk.produce(conn, batch(0, 200, producer_id=7, producer_epoch=0, base_sequence=before), "big", 8, base=100)
     for at in range(6):
         data = batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=base + 3 * at)
         talk.produce(conn, data, "big", 8, error=error, base=300 + 3 * at)
@@ -214,5 +216,17 @@ STORIES = (
         "InitProducerId is answered BROKER_NOT_AVAILABLE again and again",
         "Kafka never answers so: the broker's coordinator fails, not the client",
         no_producer_id_from_the_coordinator, frozenset({"impossible-answer"}), (r"BROKER_NOT_AVAILABLE, which InitProducerId never answers",),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/4854", "franz-go 1.5.3", "Redpanda 22.1",
+        "the batch up to sequence 2147483647 is acknowledged, the next one, from 0, refused with OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "sequences begin at 0 again after 2^31-1: the broker does not accept that",
+        partial(sequence_that_overflows, 0, 45), frozenset({"out-of-order-sequence"}), (r"2147483647", r"begins at 0 again", r"another product"),
+    ),
+    Story(
+        "https://github.com/tulios/kafkajs/issues/1790", "kafkajs", "Apache Kafka",
+        "the batch up to sequence 2147483646 is acknowledged, the next one, from 0, refused with OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "2147483647 is a sequence too: the client begins at 0 again one too early",
+        partial(sequence_that_overflows, 0, 45, 2147483447), frozenset({"out-of-order-sequence"}), (r"2147483647 was expected", r"leaves some out"),
     ),
 )  # fmt: skip
