@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traffic.conversations import Conversations
 
-from .telling import Story, Talk, java, librdkafka, topic
+from .telling import Story, Talk, batch, java, librdkafka, topic
 
 
 def create(
@@ -104,6 +104,19 @@ def offsets_of_all_topics() -> Conversations:
     return talk
 
 
+def topic_that_is_not_waited_for(goes_on: bool = False) -> Conversations:
+    talk = Talk(release="2.6", client_id="app@host (github.com/segmentio/kafka-go)")
+    conn = talk.meet(version=0)
+    talk.metadata(conn, [topic("events", error=5)], version=1)
+    talk.close(conn)
+    if goes_on:
+        conn = talk.meet(version=0)
+        talk.metadata(conn, [topic("events")], version=1)
+        talk.produce(conn, batch(), "events")
+        talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/IBM/sarama/issues/1124", "sarama 1.17", "Kafka 1.1",
@@ -147,5 +160,11 @@ STORIES = (
         "OffsetFetch for all topics (null): LEADER_NOT_AVAILABLE",
         "OffsetFetch never answers so: the broker fails on the request for all topics",
         offsets_of_all_topics, frozenset({"impossible-answer"}), (r"LEADER_NOT_AVAILABLE, which OffsetFetch never answers",),
+    ),
+    Story(
+        "https://github.com/segmentio/kafka-go/issues/1208", "kafka-go 0.4.43", "Kafka 2.6",
+        "Metadata creates the topic: LEADER_NOT_AVAILABLE; the client ends its connection and asks no more",
+        "the topic was being created; the client gives up instead of asking again",
+        topic_that_is_not_waited_for, frozenset({"topic-not-waited-for"}), (r"LEADER_NOT_AVAILABLE", r"ask again"),
     ),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import partial
 
 from barnabas.decoder import records
@@ -170,6 +171,26 @@ def batch_over_the_consumers_limits() -> Conversations:
     return talk
 
 
+def records_with_a_filler(stays: float = 0.01) -> Conversations:
+    talk = Talk(release="2.0", client_id="sarama")
+    inner = bytes([1, 0]) + NOW_MS.to_bytes(8, "big") + b"\xff\xff\xff\xff" + (2).to_bytes(4, "big") + b"{}"
+    message = zlib.crc32(inner).to_bytes(4, "big") + inner
+    data = (0).to_bytes(8, "big") + len(message).to_bytes(4, "big") + message
+    filler = b"\xff" * 8 + (62).to_bytes(4, "big") + bytes(49)
+    for _ in range(5):
+        conn = talk.open()
+        body = {
+            "max_wait_ms": 250, "min_bytes": 1,
+            "topics": [{"topic": "user.created", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 32768}]}],
+        }  # fmt: skip
+        part = {"partition_index": 0, "error_code": 0, "high_watermark": 1, "records": data + filler}
+        talk.ask(conn, "Fetch", 2, body, {"responses": [{"topic": "user.created", "partitions": [part]}]})
+        talk.wait(stays)
+        talk.close(conn)
+        talk.wait(2)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/redpanda-data/redpanda/issues/5435", "franz-go 1.6", "Redpanda 22.1",
@@ -234,5 +255,11 @@ STORIES = (
         "Fetch answered MESSAGE_TOO_LARGE, again and again",
         "the batch is over the consumer's limits: max.partition.fetch.bytes, fetch.message.max.bytes",
         batch_over_the_consumers_limits, frozenset({"unexplained-error"}), (r"MESSAGE_TOO_LARGE", r"fetch\.message\.max\.bytes"),
+    ),
+    Story(
+        "https://github.com/IBM/sarama/issues/1144", "sarama 1.17", "Kafka 2.0",
+        "Fetch v2: the converted records end with an entry of offset -1; the client ends the connection after each response",
+        "the client takes the filler of converted records (KIP-283) for a message whose CRC is wrong",
+        records_with_a_filler, frozenset({"records-not-taken"}), (r"user\.created-0", r"filler", r"KIP-283", r"CRC didn't match"),
     ),
 )  # fmt: skip
