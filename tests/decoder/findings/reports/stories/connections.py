@@ -177,6 +177,27 @@ def raw_token_after_the_old_handshake(answered: bool = False) -> Conversations:
     return talk
 
 
+def brokers_of_two_clusters(mixed: bool = True) -> Conversations:
+    """A proxy that leads one of three addresses to another cluster; or, not `mixed`, brokers that were all set up anew."""
+    talk = java("3.7.0", release="3.7", client_id="producer-1", broker="10.0.0.9:9092")
+    nodes = tuple((number, "10.0.0.9", 9092 + number) for number in range(3))
+    first = talk.meet("10.0.0.9:9093")
+    talk.metadata(first, [topic("t1", nodes=(1, 2, 0))], nodes, 12, cluster_id="PRIMARY-aaaaaaaaaaaaaa")
+    for at in range(4):
+        talk.produce(first, batch(3 * at), "t1", base=3 * at)
+    if not mixed:
+        talk.close(first, by="broker")
+        talk.wait(30)
+    second = talk.meet()
+    talk.metadata(second, [topic("t1", leader=2, nodes=(2, 0, 1))], nodes, 12, cluster_id="SECONDARY-bbbbbbbbbbbb")
+    talk.wait(1)
+    if mixed:
+        talk.metadata(first, [topic("t1", nodes=(1, 2, 0))], nodes, 12, cluster_id="PRIMARY-aaaaaaaaaaaaaa")
+        talk.close(first)
+    talk.close(second)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/grepplabs/kafka-proxy/issues/203", "sarama in Jaeger's collector", "Kafka behind kafka-proxy 0.4.1",
@@ -242,5 +263,11 @@ STORIES = (
         "SaslHandshake v0 is answered; on the token without a header: FIN",
         "the proxy does not support raw tokens: use SaslHandshake v1 (or the password is wrong: v0 cannot say so)",
         raw_token_after_the_old_handshake, frozenset({"sasl-raw-token-refused"}), (r"SaslHandshake v0", r"SaslHandshake v1", r"(?i)proxy"),
+    ),
+    Story(
+        "https://github.com/envoyproxy/envoy/issues/41222", "Java 3.7", "two clusters behind Envoy",
+        "Metadata answers on two connections name the same addresses, but different clusters",
+        "the proxy fails over broker by broker and mixes the brokers of two clusters",
+        brokers_of_two_clusters, frozenset({"clusters-mixed"}), (r"PRIMARY", r"SECONDARY", r"(?i)proxy"),
     ),
 )  # fmt: skip

@@ -154,6 +154,31 @@ def no_producer_id_from_the_coordinator() -> Conversations:
     return talk
 
 
+def commit_without_the_offsets(in_the_end: bool = False) -> Conversations:
+    talk = librdkafka("1.5.3", release="2.5", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic("out")], version=4)
+    talk.coordinator(conn, "tx", kind=1)
+    start = {"transactional_id": "tx", "transaction_timeout_ms": 60000, "producer_id": -1, "producer_epoch": -1}
+    talk.ask(conn, "InitProducerId", 3, start, {"producer_id": 7, "producer_epoch": 0})
+    place = {"transactional_id": "tx", "producer_id": 7, "producer_epoch": 0}
+    added = {"name": "out", "results_by_partition": [{"partition_index": 0, "partition_error_code": 0}]}
+    for at in range(3):
+        add = {f"v3_and_below_{name}": value for name, value in place.items()}
+        add["v3_and_below_topics"] = [{"name": "out", "partitions": [0]}]
+        talk.ask(conn, "AddPartitionsToTxn", 0, add, {"results_by_topic_v3_and_below": [added]})
+        data = batch(2 * at, 2, producer_id=7, producer_epoch=0, base_sequence=2 * at, transactional=True)
+        talk.produce(conn, data, "out", base=3 * at, transactional_id="tx")
+        for attempt in range(5):
+            error = 0 if in_the_end and attempt == 4 else 51
+            talk.ask(conn, "AddOffsetsToTxn", 0, place | {"group_id": "g"}, {"error_code": error})
+            talk.wait(0.02)
+        talk.ask(conn, "EndTxn", 1, place | {"committed": True}, {"error_code": 0})
+        talk.wait(1)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/twmb/franz-go/issues/144", "franz-go 1.4", "Azure Event Hubs",
@@ -228,5 +253,11 @@ STORIES = (
         "the batch up to sequence 2147483646 is acknowledged, the next one, from 0, refused with OUT_OF_ORDER_SEQUENCE_NUMBER",
         "2147483647 is a sequence too: the client begins at 0 again one too early",
         partial(sequence_that_overflows, 0, 45, 2147483447), frozenset({"out-of-order-sequence"}), (r"2147483647 was expected", r"leaves some out"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/3221", "librdkafka 1.5.3", "Kafka 2.5",
+        "AddOffsetsToTxn is answered CONCURRENT_TRANSACTIONS; EndTxn (commit) follows and is accepted",
+        "the application commits the transaction without its offsets, and reads its input again",
+        commit_without_the_offsets, frozenset({"committed-without-offsets"}), (r"AddOffsetsToTxn", r"CONCURRENT_TRANSACTIONS", r"processed again"),
     ),
 )  # fmt: skip
