@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from ..schema.facts import FormerName
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange
 from . import fields, releases
 from .explanations import texts
+from .explanations.blocks import TextBlock
 from .fields import SchemaField
 
 _LIKE = 0.75  # of difflib's ratio: words that are less alike are not suggested
@@ -37,9 +38,18 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorIn:
+    """What differs where an error comes from one API: `what` is "" and `do` empty if the general text holds."""
+
+    api: str
+    what: str
+    do: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An error code explained. `apis`: whose responses can have it; `every`: all of them, and `apis` is empty; `alias`: names
-    that clients give it; `former`: names that Kafka gave it."""
+    """An error code explained. `apis`: whose responses can have it; `every`: all of them, and `apis` is empty; `differs`: APIs in which it
+    means something else; `alias`: names that clients give it; `former`: names that Kafka gave it."""
 
     code: int
     name: str
@@ -49,10 +59,17 @@ class ErrorText:
     apis: tuple[str, ...]
     causes: tuple[Cause, ...]
     do: tuple[str, ...]
+    differs: tuple[ErrorIn, ...]
     kips: tuple[str, ...]
     see: tuple[str, ...]
     alias: tuple[str, ...]
     former: tuple[FormerName, ...]
+
+    def of(self, api: str) -> ErrorText:
+        """The same, with the texts that hold for one API. Its own causes are all, if it has any."""
+        own = next((each for each in self.differs if each.api == api), ErrorIn(api, "", ()))
+        causes = [each for each in self.causes if each.api == api] or [each for each in self.causes if each.api is None]
+        return replace(self, what=own.what or self.what, causes=tuple(causes), do=own.do or self.do)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,16 +279,26 @@ def error(code: int) -> ErrorText:
         code=code,
         name=fact.name,
         retriable=fact.retriable,
-        what=block.text("what"),
+        what=next(entry.text for entry in block.all("what") if entry.argument is None),
         every=every,
         apis=apis,
         causes=tuple(Cause(entry.argument, entry.text) for entry in block.all("cause")),
-        do=tuple(entry.text for entry in block.all("do")),
+        do=tuple(entry.text for entry in block.all("do") if entry.argument is None),
+        differs=_differs(block),
         kips=tuple(name for name, kip_ in texts.kips().items() if fact.name in kip_.words("errors")),
         see=tuple(block.words("see")),
         alias=tuple(block.words("alias")),
         former=_former("error", fact.name),
     )
+
+
+def _differs(block: TextBlock) -> tuple[ErrorIn, ...]:
+    entries = [entry for field in ("what", "do") for entry in block.all(field) if entry.argument is not None]
+
+    def own(field: str, api: str) -> tuple[str, ...]:
+        return tuple(entry.text for entry in entries if (entry.field, entry.argument) == (field, api))
+
+    return tuple(ErrorIn(api, " ".join(own("what", api)), own("do", api)) for api in dict.fromkeys(entry.argument or "" for entry in entries))
 
 
 def _former(kind: str, today: str) -> tuple[FormerName, ...]:

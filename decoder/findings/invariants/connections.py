@@ -85,8 +85,21 @@ def _places() -> dict[int, tuple[str, frozenset[int]]]:
 
 
 _OF_OTHERS = _places()
-_NEVER = {facts.api_key("Fetch"): facts.error_code_set("REQUEST_TIMED_OUT", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE")}
-"""Errors that many APIs answer with, but not this one: a Fetch that waits in vain is answered without records."""
+_COORDINATED = (
+    "JoinGroup SyncGroup Heartbeat LeaveGroup OffsetCommit OffsetFetch TxnOffsetCommit ConsumerGroupHeartbeat ShareGroupHeartbeat "
+    "InitProducerId AddOffsetsToTxn EndTxn"
+)
+_NEVER_OF = {
+    "Fetch": "REQUEST_TIMED_OUT NOT_COORDINATOR COORDINATOR_NOT_AVAILABLE",
+    _COORDINATED: "LEADER_NOT_AVAILABLE NOT_LEADER_OR_FOLLOWER BROKER_NOT_AVAILABLE",
+    "FindCoordinator Produce": "BROKER_NOT_AVAILABLE",
+}
+"""Errors that many APIs answer with, but not these: a Fetch that waits in vain is answered without records; what happens to the internal
+topics becomes NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or COORDINATOR_LOAD_IN_PROGRESS (CoordinatorRuntime, TransactionStateManager)."""
+_NEVER: dict[int, frozenset[int]] = {}
+for _apis, _errors in _NEVER_OF.items():
+    for _api in facts.api_key_set(*_apis.split()):
+        _NEVER[_api] = _NEVER.get(_api, frozenset()) | facts.error_code_set(*_errors.split())
 
 
 def check_errors(pair: Pair) -> Iterator[Seen]:

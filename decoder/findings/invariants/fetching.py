@@ -306,6 +306,24 @@ def _below_minus_one(array: str, inner: str, field: str) -> Any:
     return check
 
 
+def _offsets_by_time(pair: Pair) -> Iterator[Seen]:
+    asked = {
+        (topic.name, p.partition_index): p.timestamp
+        for topic in pair.asked.topics or () for p in topic.partitions or () if p.timestamp >= 0
+    }  # fmt: skip
+    for topic in pair.answer.topics or () if asked else ():
+        for p in topic.partitions or ():
+            wanted = asked.get((topic.name, p.partition_index))
+            if wanted is None or p.error_code:
+                continue
+            if (p.offset < 0) != (p.timestamp < 0):
+                text = f"has offset {p.offset} and timestamp {p.timestamp}, for timestamp {wanted} that was asked for"
+                yield Seen(f"topics.partitions ({topic.name}-{p.partition_index})", text, "list-offsets-half-found")
+            elif 0 <= p.timestamp < wanted:
+                text = f"has timestamp {p.timestamp} at offset {p.offset}, {wanted - p.timestamp} ms before {wanted} that was asked for"
+                yield Seen(f"topics.partitions ({topic.name}-{p.partition_index})", text, "list-offsets-before-time")
+
+
 def _epoch_above(pair: Pair) -> Iterator[Seen]:
     asked = {(t.topic, p.partition): p.leader_epoch for t in pair.asked.topics or () for p in t.partitions or ()}
     for topic in pair.answer.topics or ():
@@ -404,6 +422,12 @@ ROWS: tuple[Row, ...] = (
     Row("list-offsets-negative", "ListOffsets", "answers an offset from 0 up, or -1 if there is none",
         "ReplicaManager.fetchOffset",
         _below_minus_one("topics", "partitions", "offset"), "medium", "Clients start at a wrong position.", since=1),
+    Row("list-offsets-half-found", "ListOffsets", "answers a search by time with the offset and the timestamp of a record, or with -1 and -1 "
+        "if no record is as new", "UnifiedLog.fetchOffsetByTimestamp, KIP-79", _offsets_by_time, "medium",
+        "Clients fail (Java: IllegalArgumentException), or take the offset for that of a record.", since=1),
+    Row("list-offsets-before-time", "ListOffsets", "answers a search by time with the first record that is as new or newer",
+        "FileRecords.searchForTimestamp, KIP-79", _offsets_by_time, "medium",
+        "Applications that seek by time (offsetsForTimes) get records from before that time.", since=1),
     *Items("OffsetForLeaderEpoch", "partitions", "topics(topic).partitions(partition)",
         "topics(topic).partitions(partition)",
            "KafkaApis.handleOffsetForLeaderEpochRequest", "Clients cannot check whether their position is still in "

@@ -23,6 +23,10 @@ GROUPS = 5000
 FETCH = facts.api_key("Fetch")
 
 
+FETCH_PAUSE_NS = 5_000_000_000
+"""Consumers that are idle fetch again after fetch.max.wait.ms (0.5 s)."""
+
+
 class Groups(Model):
     """All groups. `call`: the last exchange of `apis` as a member's call, None if it is not one. `ended`: the members on the
     connection that has just ended. A member counts from when the coordinator gives it an id."""
@@ -38,6 +42,8 @@ class Groups(Model):
         self._on_link: dict[int, dict[tuple[Group, str], tuple[Group, Member]]] = {}
         self.fetched: BoundedDict[ClientIdentity, int] = BoundedDict(GROUPS)
         """When a client (`ClientConnection.identity`) last sent a Fetch."""
+        self.fetching_since: BoundedDict[ClientIdentity, int] = BoundedDict(GROUPS)
+        """Since when it has sent Fetch requests without a pause."""
 
     @staticmethod
     def of(traffic: Traffic) -> Groups:
@@ -116,9 +122,11 @@ class Groups(Model):
         member.seen_ns = call.asked_ns
 
     def _fetch(self, conn: ClientConnection, exchange: Exchange) -> None:
-        identity = conn.identity
-        self.fetched.pop(identity, None)
-        self.fetched[identity] = exchange.request_time_ns or 0
+        identity, now = conn.identity, exchange.request_time_ns or 0
+        last = self.fetched.pop(identity, None)
+        self.fetched[identity] = now
+        if last is None or now - last > FETCH_PAUSE_NS:
+            self.fetching_since[identity] = now
 
 
 def _silence(member: Member, call: Call) -> int:

@@ -45,11 +45,12 @@ class VersionFit(Enum):
 
 class VersionCheck(NamedTuple):
     """`served`: the (min, max) that the broker serves, None if it lacks the API or that is unknown. `other`: the address of
-    a broker that offers the version."""
+    a broker that offers the version. `refused`: the version of ApiVersions that the broker refused, which shows its age; -1 for none."""
 
     fit: VersionFit
     served: tuple[int, int] | None = None
     other: str = ""
+    refused: int = -1
 
 
 def served(table: Table, api_key: int) -> tuple[int, int] | None:
@@ -79,6 +80,12 @@ def since(api_key: int, version: int) -> str | None:
     return releases.since(api_key, version)
 
 
+def _before(release: str, refused: int) -> bool:
+    """Whether a release is older than the first one with that version of ApiVersions, or that is not known."""
+    first = since(API_VERSIONS, refused)
+    return first is None or releases.release_order(release) < releases.release_order(first)
+
+
 class OfferedVersions(Model):
     """What brokers offer, by address. `before`: what an address offered before it changed, and when that was seen (ns). `finalized`: the
     levels of the features that are switched on (KIP-584), where the broker names them."""
@@ -90,10 +97,14 @@ class OfferedVersions(Model):
         self._checked: tuple[Exchange | None, VersionCheck] = None, VersionCheck(VersionFit.UNKNOWN)
         self.tables: BoundedDict[str, Table] = BoundedDict()
         self.before: BoundedDict[str, tuple[Table, int]] = BoundedDict()
+        # The lowest version of ApiVersions that a broker refused. One that has offered versions is judged by these.
+        self._refused: BoundedDict[str, int] = BoundedDict(1000)
         self.finalized: BoundedDict[str, dict[str, int]] = BoundedDict(1000)
         self._answers: BoundedDict[str, bytes] = BoundedDict(1000)  # the last one of each broker, which is mostly the same again
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.error == UNSUPPORTED and not exchange.marks.notes:
+            self._refused[conn.broker] = min(exchange.api_version, self._refused.get(conn.broker, exchange.api_version))
         self._learn_features(conn.broker, exchange)
         own_table = self.of_connection(conn)
         known = self.tables.get(conn.broker)
@@ -138,6 +149,9 @@ class OfferedVersions(Model):
         own_table = self.of_connection(conn)
         table = own_table or self.tables.get(conn.broker)
         if table is None:
+            refused, came = self._refused.get(conn.broker, -1), since(api_key, version)
+            if refused >= 0 and came is not None and not _before(came, refused):
+                return VersionCheck(VersionFit.OUTSIDE, refused=refused)
             unknown = current(api_key, version) or api_key not in facts.api_keys()
             return VersionCheck(VersionFit.UNKNOWN if unknown else VersionFit.NOWHERE)
         ends = served(table, api_key)

@@ -18,7 +18,8 @@ _FLYING = 20_000
 """Requests without an answer whose batches are remembered."""
 _KEPT = 12
 """Batches of one partition: more than twice as many as a broker remembers."""
-_MASK = 0x7FFFFFFF  # sequences run from 0 to 2^31 - 1 and wrap around
+LAST_SEQUENCE = 0x7FFFFFFF
+"""Sequences run from 0 to this and then begin at 0 again."""
 WAITING = -3
 NO_ANSWER = -2
 """In the place of an error code."""
@@ -47,12 +48,12 @@ class SentBatch:
     @property
     def next_sequence(self) -> int:
         """The sequence of the batch behind it."""
-        return (self.sequence + self.count) & _MASK
+        return (self.sequence + self.count) & LAST_SEQUENCE
 
     @property
     def last_sequence(self) -> int:
         """The sequence of its last record."""
-        return (self.sequence + max(self.count, 1) - 1) & _MASK
+        return (self.sequence + max(self.count, 1) - 1) & LAST_SEQUENCE
 
 
 @dataclass(slots=True)
@@ -77,10 +78,10 @@ class BatchHistory:
                 skipped = earlier.expected
                 if earlier.earlier is not None:
                     earlier.earlier.earlier = None  # no longer chains than two
-            elif (sequence - self.expected) & _MASK < _MASK // 2:
+            elif (sequence - self.expected) & LAST_SEQUENCE < LAST_SEQUENCE // 2:
                 skipped = self.expected
-        if earlier is None and (sequence - self.expected) & _MASK < _MASK // 2:
-            self.expected = (sequence + count) & _MASK
+        if earlier is None and (sequence - self.expected) & LAST_SEQUENCE < LAST_SEQUENCE // 2:
+            self.expected = (sequence + count) & LAST_SEQUENCE
         sent = SentBatch(sequence, count, epoch, batch.crc, sent_ns, conn, skipped, earlier)
         self.batches.append(sent)
         return sent

@@ -13,9 +13,9 @@ from .. import releases
 from .blocks import BlockEntry, BlockError, NotationRule, TextBlock, parse
 
 _TEXTS = resources.files(__package__)
-_ONCE, _LINES = NotationRule(needed=True), NotationRule(needed=True, many=True)
+_ONCE, _BY_API = NotationRule(needed=True), NotationRule(needed=True, many=True, argument="may")
 _ERRORS = {
-    "what": _ONCE, "apis": _ONCE, "cause": NotationRule(needed=True, many=True, argument="may"), "do": _LINES,
+    "what": _BY_API, "apis": _ONCE, "cause": _BY_API, "do": _BY_API,
     "see": NotationRule(), "alias": NotationRule(),
 }  # fmt: skip
 _SETS = {"apis": _ONCE}
@@ -49,9 +49,12 @@ def _error_file() -> tuple[dict[str, TextBlock], dict[str, TextBlock]]:
         for name in block.words("apis"):
             _check_api(block, name)
     for block in errors.values():
-        for cause in block.all("cause"):
-            if cause.argument is not None:
-                _check_api(block, cause.argument, cause)
+        for entry in block.entries:
+            if entry.argument is not None:
+                _check_api(block, entry.argument, entry)
+        whats = [entry.argument for entry in block.all("what")]
+        if whats.count(None) != 1 or len(set(whats)) != len(whats):
+            raise BlockError(block.source, block.line, 1, f"{block.name} needs one what, and at most one for each API")
     return errors, sets
 
 

@@ -34,6 +34,15 @@ def test_every_error_has_substance(code: int):
     assert found.every or found.apis
     # A cause of one API is of one that can answer the error at all.
     assert all(found.every or cause.api in found.apis for cause in found.causes if cause.api)
+    assert all(found.every or own.api in found.apis for own in found.differs)
+
+
+def test_an_error_means_something_else_in_another_api():
+    everywhere = explain.error(facts.error_code("MESSAGE_TOO_LARGE"))
+    fetched = everywhere.of("Fetch")
+    assert "max.partition.fetch.bytes" in fetched.do[0] and "topic allows" not in fetched.what
+    assert {cause.api for cause in fetched.causes} == {"Fetch"}
+    assert everywhere.of("Produce").do == everywhere.do and everywhere.of("Produce").what == everywhere.what
 
 
 @pytest.mark.parametrize("key", facts.api_keys())

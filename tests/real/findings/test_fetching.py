@@ -45,7 +45,7 @@ EXPECTED = {
     "never-used": ("unused-connections", Severity.INFO),
     "many-at-once": ("many-connections", Severity.INFO),
     "idle-connection": ("closed-without-answer", Severity.INFO),
-    "request-too-large": ("closed-without-answer", Severity.MEDIUM),
+    "request-too-large": ("closed-without-answer", Severity.HIGH),
     "unknown-api": ("undecodable-frame", Severity.INFO),
 }
 HEALTHY = [

@@ -192,14 +192,13 @@ def _errors(about: explain.ApiText) -> str:
     every = [fact.name for code, fact in facts.errors().items() if explain.error(code).every]
     rows = []
     for name in (*about.errors, *every):
-        error = explain.error(facts.error_code(name))
-        causes = [cause.text for cause in error.causes if cause.api in (None, about.name)]
+        error = explain.error(facts.error_code(name)).of(about.name)
         rows.append(
             row(
                 (str(error.code), "number"),
                 f"<code>{text(name)}</code>{'<br>retriable' if error.retriable else ''}",
                 text(error.what),
-                "<br>".join(map(text, causes)),
+                "<br>".join(text(cause.text) for cause in error.causes),
                 "<br>".join(map(text, error.do)),
             )
         )

@@ -108,6 +108,8 @@ def _error(error: ErrorText) -> Iterator[str]:
     yield from _wrapped(error.what)
     yield from _part("Causes", [f"{c.api}: {c.text}" if c.api else c.text for c in error.causes])
     yield from _part("What to do", error.do)
+    for own in error.differs:
+        yield from _part(f"In {own.api}", [text for text in (own.what, *own.do) if text])
     carriers = ["every API"] if error.every else list(error.apis) or ["no current API; see above"]
     yield from _part("Returned by", [", ".join(carriers)], marks=False)
     yield from _part("Introduced or changed by", [_kip_names(error.kips)] if error.kips else [], marks=False)

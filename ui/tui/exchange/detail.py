@@ -110,13 +110,12 @@ def _error(text: Text, code: int, api: str, palette: Palette, width: int) -> Non
     if code not in facts.errors():
         text.append(f"{code}: an error code unknown to all releases\n\n", palette.error)
         return
-    found = explain.error(code)
+    found = explain.error(code).of(api)
     text.append(f"{found.name} ({code})", palette.error)
     again = "clients may retry" if found.retriable else "retrying will not help"
     text.append(f"  {again}\n", palette.muted)
     text.append(_wrapped(found.what, width))
-    causes = [c for c in found.causes if c.api in (None, api)]
-    for title, lines in (("Causes", [c.text for c in causes]), ("What to do", found.do)):
+    for title, lines in (("Causes", [c.text for c in found.causes]), ("What to do", found.do)):
         if lines:
             text.append(f"{title}\n", palette.name)
             for line in lines:

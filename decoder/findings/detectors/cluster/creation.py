@@ -1,16 +1,19 @@
-"""Topics that a broker does not create because of their numbers of partitions or replicas."""
+"""Topics that a broker does not create because of their numbers of partitions or replicas, or for which a client does not wait."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
-from ...engine.finding import Severity
-from ...engine.formatting import several, times
+from ...engine.finding import Finding, Severity
+from ...engine.formatting import SECOND, several, times
 from ...engine.layout import rows
 from ...engine.traffic import ClientConnection
+from .metadata import LEADER_NOT_AVAILABLE, asks_for_all, topics_of
 
 _CREATE = facts.api_key("CreateTopics")
 _REPLICAS = facts.error_code("INVALID_REPLICATION_FACTOR")
@@ -81,3 +84,61 @@ class CreationRefused(Detector):
     def _before_defaults(conn: ClientConnection) -> bool:
         offered = conn.about.range(_CREATE)
         return offered is not None and offered[1] < _DEFAULTS
+
+
+class DoesNotWaitForTopic(Detector):
+    """A tool that only lists topics ends like that, too."""
+
+    id = "topic-not-waited-for"
+    severity = Severity.LOW
+    title = "a client asks for a topic that is being created, and ends its connection instead of asking again"
+    apis = facts.api_key_set("Metadata")
+    wanted = Wanted.FAILED
+    why = (
+        "a Metadata request for a topic that does not exist creates it (auto.create.topics.enable), and is answered LEADER_NOT_AVAILABLE until "
+        "its partitions have leaders: some 100 ms. Clients should ask again (it is a retriable error). This one gave up instead, or is a tool "
+        "that only lists topics."
+    )
+    remedy = (
+        "create the topic before its clients start (kafka-topics.sh --create); or let the application try again after the error, with a client "
+        "library that asks again by itself"
+    )
+
+    AT_ONCE_NS = 2 * SECOND
+
+    def setup(self) -> None:
+        # By connection: the last refused request, the topic, and how many requests had been sent by then.
+        self._refused: BoundedDict[int, tuple[Exchange, str, int]] = BoundedDict(4096)
+        # By client: when it was last active on a connection that has ended.
+        self._active: BoundedDict[tuple[str, str | None], int] = BoundedDict(4096)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        asked = exchange.request_view
+        self._refused.pop(conn.number, None)
+        if asked is None or asks_for_all(asked):
+            return
+        name = next((topic.name for topic in topics_of(exchange) if topic.error == LEADER_NOT_AVAILABLE), None)
+        if name:
+            self._refused[conn.number] = exchange, name, conn.requests
+
+    def closed(self, conn: ClientConnection) -> None:
+        who = conn.client_host, conn.client_id
+        self._active[who] = max(conn.last_activity_ns, self._active.get(who, 0))
+        exchange, name, requests = self._refused.pop(conn.number, (None, "", 0))
+        if exchange is None or conn.by != "client" or conn.requests != requests or conn.lost:
+            return
+        if (conn.closed_ns or 0) - (exchange.response_time_ns or 0) <= self.AT_ONCE_NS:
+            finding = self.report((who, name), exchange, facts=conn.facts_of(exchange), topic=name)
+            finding.seen = (
+                f"{conn.who} asked {conn.where} for topic {name!r}, got LEADER_NOT_AVAILABLE, and ended the connection ({times(finding.count)})"
+            )
+
+    def findings(self) -> Iterable[Finding]:
+        """Those of clients that did nothing afterwards: others went on, on another connection."""
+        still = {(conn.client_host, conn.client_id) for conn in self.traffic.connections.values()}
+        for key, finding in self._found.items():
+            assert isinstance(key, tuple)
+            who: tuple[str, str | None] = key[0]
+            last = max(exchange.response_time_ns or 0 for exchange in finding.exchanges)
+            if who not in still and self._active.get(who, 0) <= last:
+                yield finding

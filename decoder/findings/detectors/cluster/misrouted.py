@@ -4,6 +4,7 @@ intended, which they name since Kafka 4.4 (KIP-1242), or because they are to loo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -11,7 +12,9 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import duration, times
-from ...engine.traffic import ClientConnection
+from ...engine.host import host_port
+from ...engine.layout import rows, top
+from ...engine.traffic import ClientConnection, ClientIdentity
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
@@ -129,6 +132,81 @@ class RebootstrapIgnored(Detector):
             f"closed its connection {times(told.obeyed)}, connected anew, and got to the same broker"
         )
         found.severity = Severity.MEDIUM
+
+
+class _Answered(NamedTuple):
+    """The cluster that Metadata named on a connection, and the addresses of its brokers."""
+
+    conn: ClientConnection
+    time_ns: int
+    cluster: str
+    addresses: frozenset[str]
+
+
+class ClustersMixed(Detector):
+    """Brokers that were set up anew at their addresses have another cluster id too: so it takes two connections that are used at one time."""
+
+    id = "clusters-mixed"
+    severity = Severity.HIGH
+    title = "a client is led to two clusters that are said to have the same brokers' addresses"
+    explains = ("produce-leader-retries", "fetch-error-loop", "old-topic-id", "unexplained-error")
+    why = (
+        "a client believes that all brokers at the addresses of one Metadata answer are of one cluster. Here two clusters name the same addresses: "
+        "a proxy or load balancer that fails over broker by broker, an address mapping that another cluster has taken over, or a DNS name for both. "
+        "Requests reach brokers that do not have the partitions, or another cluster's topics of the same name."
+    )
+    remedy = (
+        "proxy or load balancer: switch all brokers of a cluster at once, and give each cluster its own addresses; compare "
+        "advertised.listeners of both clusters"
+    )
+    apis = facts.api_key_set("Metadata")
+    wanted = Wanted.NEW
+    MOST = 32
+    """Connections of a client that are compared, and addresses of a cluster."""
+
+    def setup(self) -> None:
+        self._answers: BoundedDict[ClientIdentity, BoundedDict[int, _Answered]] = BoundedDict(1000)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        message = exchange.response_view if exchange.state is State.PAIRED else None
+        cluster = top(message).get("cluster_id") if message is not None and exchange.api_version >= 2 else None
+        if message is None or not cluster:
+            return
+        nodes = rows(message, "brokers")[: self.MOST]
+        addresses = frozenset(host_port(node["host"], node["port"]) for node in nodes)
+        answers = self._answers.of(conn.identity, lambda: BoundedDict(self.MOST))
+        known = answers.get(conn.number)
+        if known is None or known.cluster != cluster:
+            answers[conn.number] = _Answered(conn, exchange.response_time_ns or 0, cluster, addresses)
+
+    def finish(self, now_ns: int) -> None:
+        self._for_now.clear()
+        for who, answers in self._answers.items():
+            if len({each.cluster for each in answers.values()}) < 2:
+                continue
+            for first in answers.values():
+                for second in answers.values():
+                    if first.cluster != second.cluster and first.addresses & second.addresses and self._together(first, second):
+                        self._mixed(who, first, second)
+
+    @staticmethod
+    def _together(first: _Answered, second: _Answered) -> bool:
+        """Whether the first connection was in use after the second got its answer."""
+        return first.time_ns < second.time_ns < first.conn.last_activity_ns
+
+    def _mixed(self, who: ClientIdentity, first: _Answered, second: _Answered) -> None:
+        shared = min(first.addresses & second.addresses)
+        finding = self.finding(
+            f"{first.conn.who} got Metadata of cluster {first.cluster!r} from {first.conn.broker} and of cluster {second.cluster!r} from "
+            f"{second.conn.broker}, at the same time; both name a broker at {shared}",
+            self.why,
+            self.remedy,
+            None,
+            clusters=sorted((first.cluster, second.cluster)),
+            **second.conn.facts,
+        )
+        finding.add_evidence(None, second.time_ns)
+        self._for_now[who, frozenset((first.cluster, second.cluster))] = finding
 
 
 def _meant(cluster: str | None, node: int) -> str:

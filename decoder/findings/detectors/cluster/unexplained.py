@@ -245,9 +245,8 @@ def meaning(api_key: int, code: int) -> tuple[str, str]:
             "no known Kafka release has this error code: the broker is newer, or it is not Kafka.",
             "look the code up in the documentation of the broker's software",
         )
-    text = explain.error(code)
-    api = facts.api_name(api_key)
-    causes = [cause.text for cause in text.causes if cause.api == api] or [c.text for c in text.causes if c.api is None]
+    text = explain.error(code).of(facts.api_name(api_key))
+    causes = [cause.text for cause in text.causes]
     why = text.what + (f" Most frequent causes: {'; '.join(causes[:2])}." if causes else "")
     return why, "; ".join(text.do[:2]) or f"barnabas explain {text.name}"
 

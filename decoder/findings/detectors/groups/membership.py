@@ -61,6 +61,15 @@ class MissedHeartbeats(GroupDetector):
         session = session_ms(member)
         lost = silent > session * 1e6
         note = "" if member.protocol == "classic" else " (the broker's default)"
+        who = member.conn.identity
+        fetched = self.groups.polled_ns(member) or 0
+        # Neither was its process paused nor its network down. Clients with one id share what is known of their fetches.
+        alone = sum(each.conn.identity == who for each in group.live) <= 1
+        begin = call.asked_ns - silent if call else member.seen_ns
+        meanwhile = fetched - max(self.groups.fetching_since.get(who, fetched), begin)
+        awake = lost and alone and meanwhile > session * 1e6
+        if awake:
+            what = "sent no heartbeat for"
         found = self.finding(
             f"{member.who} of group {group.id!r} {what} {duration(silent)}; its session timeout is "
             f"{duration(session * 1e6)}{note}"
@@ -81,6 +90,19 @@ class MissedHeartbeats(GroupDetector):
             **member.conn.facts_of(call.exchange if call else None),
         )
         found.explains = self.explains if lost else ()
+        if awake:
+            found.seen += f"; it fetched meanwhile, for {duration(meanwhile)}"
+            found.why = (
+                "a member that sends no heartbeat for session.timeout.ms is removed from its group, whether it fetches or not: the group "
+                "rebalances, and other members read its records again. The process was not paused, as it sent Fetch requests meanwhile. "
+                "Likeliest first: the part of the client that sends heartbeats is blocked or has ended (a deadlock or bug of the library); the "
+                "application sends them too seldom (KafkaJS between two messages, others in poll); the network to the coordinator alone was "
+                "interrupted."
+            )
+            found.remedy = (
+                f"client: upgrade its library {f'({member.conn.software})' if member.conn.software else ''}".rstrip() + ", and look at its threads "
+                "when it happens; restart it. A longer session timeout only helps if heartbeats come late, not if they have stopped"
+            )
         return found
 
 

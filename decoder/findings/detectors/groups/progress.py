@@ -15,7 +15,7 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some, topic_name
 from ...engine.layout import partition_places, rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
-from ...models.group import Group, Member
+from ...models.group import Group, Member, Step
 from ...models.groups import GroupDetector, Groups
 
 _PARTITIONS = 200
@@ -23,22 +23,14 @@ _PARTITIONS = 200
 _BROKERS = 4096
 
 
-class StalledMember(GroupDetector):
-    """A member with partitions that sends heartbeats and no Fetch.
+class _NoFetch(GroupDetector):
+    """A detector of members with partitions that do not fetch: override `judge`.
 
     A capture of some brokers may lack the ones that the member fetches from: it says nothing unless it shows connections to the leaders
     of all the member's partitions. Kafka Streams pauses its partitions while it restores its state.
     """
 
-    id = "stalled-member"
-    severity = Severity.MEDIUM
-    title = "a member of a group has partitions and sends heartbeats, but does not fetch"
     explains = ("stale-commit", "consumer-lag-growing")
-
-    NEVER_NS = 60 * SECOND
-    """Without a Fetch since its assignment: consumers fetch at once."""
-    PAUSED_NS = 180 * SECOND
-    """Without a Fetch since the last one: the application may process what it has."""
 
     def setup(self) -> None:
         self._brokers: BoundedDict[str, None] = BoundedDict(_BROKERS)
@@ -52,17 +44,43 @@ class StalledMember(GroupDetector):
         for group in self.groups.all():
             if group.protocol in ("classic", "consumer"):
                 for member in group.live:
-                    if member.assignment and member.synced_ns and not member.closed_ns and not member.streams:
-                        self._judge(group, member)
+                    if member.assignment and member.synced_ns and not member.streams:
+                        self.judge(group, member, self.groups.polled_ns(member) or 0)
 
-    def _judge(self, group: Group, member: Member) -> None:
-        fetched = self.groups.polled_ns(member) or 0
+    def judge(self, group: Group, member: Member, fetched: int) -> None:
+        """Look at a member with partitions; `fetched`: when it last sent a Fetch, 0 for never."""
+
+    def _would_be_seen(self, group: Group, member: Member, fetched: int) -> bool:
+        """Whether the capture would show the member's fetches: it has connections to the leaders of its partitions."""
+        cluster = member.conn.cluster
+        addresses = {*self._brokers, *(conn.broker for conn in self.traffic.connections.values())}
+        captured = {cluster.node_at(address) for address in addresses}
+        places = ((topic, number) for topic, numbers in (member.assignment or {}).items() for number in numbers)
+        leaders = [cluster.leaders.get(place) for place in islice(places, _PARTITIONS)]
+        return all(leader.node in captured if leader is not None else bool(fetched) for leader in leaders)
+
+
+def _partitions(member: Member) -> list[str]:
+    return [f"{topic}-{number}" for topic, numbers in (member.assignment or {}).items() for number in numbers]
+
+
+class StalledMember(_NoFetch):
+    id = "stalled-member"
+    severity = Severity.MEDIUM
+    title = "a member of a group has partitions and sends heartbeats, but does not fetch"
+
+    NEVER_NS = 60 * SECOND
+    """Without a Fetch since its assignment: consumers fetch at once."""
+    PAUSED_NS = 180 * SECOND
+    """Without a Fetch since the last one: the application may process what it has."""
+
+    def judge(self, group: Group, member: Member, fetched: int) -> None:
         since = max(member.synced_ns, fetched)
         silent = member.heartbeat_ns - since
         never = fetched < member.synced_ns
-        if silent < (self.NEVER_NS if never else self.PAUSED_NS) or not self._would_be_seen(group, member, fetched):
+        if member.closed_ns or silent < (self.NEVER_NS if never else self.PAUSED_NS) or not self._would_be_seen(group, member, fetched):
             return
-        parts = [f"{topic}-{number}" for topic, numbers in (member.assignment or {}).items() for number in numbers]
+        parts = _partitions(member)
         if not parts:
             return
         when = f"since it got {some(parts)} in the last rebalance" if never else f"of {some(parts)} since its last one"
@@ -91,14 +109,35 @@ class StalledMember(GroupDetector):
         found.add_evidence(None, member.heartbeat_ns)
         self._for_now[group, member.member_id] = found
 
-    def _would_be_seen(self, group: Group, member: Member, fetched: int) -> bool:
-        """Whether the capture would show the member's fetches: it has connections to the leaders of its partitions."""
-        cluster = member.conn.cluster
-        addresses = {*self._brokers, *(conn.broker for conn in self.traffic.connections.values())}
-        captured = {cluster.node_at(address) for address in addresses}
-        places = ((topic, number) for topic, numbers in (member.assignment or {}).items() for number in numbers)
-        leaders = [cluster.leaders.get(place) for place in islice(places, _PARTITIONS)]
-        return all(leader.node in captured if leader is not None else bool(fetched) for leader in leaders)
+
+class JoinsWithoutFetching(_NoFetch):
+    id = "joins-without-fetching"
+    severity = Severity.HIGH
+    title = "a member of a group joins again and again, and never fetches from the partitions that it gets"
+
+    JOINS = 4
+    JOINING_NS = 10 * SECOND
+    """Rebalances in a row without a Fetch, and over how long: members that start one after another take less."""
+
+    def judge(self, group: Group, member: Member, fetched: int) -> None:
+        synced = [moment.time_ns for moment in member.timeline if moment.step is Step.SYNCED and not moment.code and moment.time_ns > fetched]
+        if len(synced) < self.JOINS or synced[-1] - synced[0] < self.JOINING_NS or not self._would_be_seen(group, member, fetched):
+            return
+        found = self.finding(
+            f"{member.who} of group {group.id!r} joined {len(synced)} times in {duration(synced[-1] - synced[0])}, got "
+            f"{some(_partitions(member))}, and sent no Fetch in between",
+            "a consumer fetches from its partitions as soon as it has them. This one joins again instead, though the coordinator answers "
+            "without an error: it finds something wrong with the answers to its other requests (OffsetFetch, Metadata, ListOffsets), or a "
+            "rebalance callback of the application fails. Its log has the reason, the wire does not.",
+            f"read the client's log at that time; upgrade its library {f'({member.conn.software})' if member.conn.software else ''}".rstrip(),
+            None,
+            group=group.id,
+            member=member.member_id,
+            **member.conn.facts,
+        )
+        for time_ns in synced:
+            found.add_evidence(None, time_ns)
+        self._for_now[group, member.member_id] = found
 
 
 @dataclass(slots=True)
@@ -127,9 +166,13 @@ class OffsetsNotRead(Detector):
 
     SETTLED_NS = 5 * SECOND
     """Clients try OffsetFetch again within a second."""
+    STUCK_NS = 120 * SECOND
+    """A client that has neither asked again nor fetched by then is stuck, if it is still there."""
 
     def setup(self) -> None:
         self._unread: BoundedDict[ClientIdentity, _Unread] = BoundedDict(2000)
+        self._last: BoundedDict[ClientIdentity, int] = BoundedDict(2000)
+        """When a connection of such a client was last used, before it ended."""
         self._groups = self.traffic.model(Groups)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -154,12 +197,39 @@ class OffsetsNotRead(Detector):
             name = facts.error_name(exchange.error)
             self._unread[conn.identity] = _Unread(exchange, name, group, conn.facts_of(exchange), conn.who, now)
 
+    def closed(self, conn: ClientConnection) -> None:
+        if self._unread and conn.identity in self._unread:
+            self._last[conn.identity] = max(conn.last_activity_ns, self._last.get(conn.identity, 0))
+
     def finish(self, now_ns: int) -> None:
+        self._for_now.clear()
         for identity, unread in list(self._unread.items()):
             fetched = self._groups.fetched.get(identity, 0)
             if unread.listed_ns and fetched > unread.listed_ns and fetched - unread.time_ns >= self.SETTLED_NS:
                 del self._unread[identity]
                 self._report(identity, unread)
+            elif not unread.listed_ns and fetched < unread.time_ns and now_ns - unread.time_ns >= self.STUCK_NS:
+                self._stuck(identity, unread, now_ns)
+
+    def _stuck(self, identity: ClientIdentity, unread: _Unread, now_ns: int) -> None:
+        """The client is still there, and has done nothing about the refusal."""
+        last = max((c.last_activity_ns for c in self.traffic.connections.values() if c.identity == identity), default=0)
+        last = max(last, self._last.get(identity, 0))
+        if last - unread.time_ns < self.STUCK_NS:
+            return
+        finding = self.finding(
+            f"OffsetFetch of {unread.who} for group {unread.group!r} was refused with {unread.error}; for {duration(last - unread.time_ns)} "
+            "since then the client sent other requests, but neither asked again nor fetched",
+            "an error to OffsetFetch does not mean that the group has committed nothing; a client must ask again (after NOT_COORDINATOR, the "
+            "broker that FindCoordinator names) until it gets an answer. This one waits for ever, and nobody reads its partitions. It is the "
+            "client's fault.",
+            "restart the consumer: it asks again; upgrade the client library, or report it to its developers",
+            error=unread.error,
+            group=unread.group,
+            **unread.facts,
+        )
+        finding.add_evidence(unread.exchange)
+        self._for_now[identity, unread.group] = finding
 
     def _report(self, identity: ClientIdentity, unread: _Unread) -> None:
         end = "end" if unread.latest else "beginning"

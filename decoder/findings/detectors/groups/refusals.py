@@ -298,12 +298,6 @@ class InconsistentProtocol(GroupDetector):
 
 
 _REFUSALS = {
-    "INVALID_SESSION_TIMEOUT": (
-        "brokers accept session timeouts between group.min.session.timeout.ms (6000) and group.max.session.timeout.ms "
-        "(1800000)",
-        "set session.timeout.ms (kafka-python, aiokafka: session_timeout_ms) within these limits, e.g. 45000, or change "
-        "the broker's limits",
-    ),
     "GROUP_MAX_SIZE_REACHED": (
         "the group has group.max.size members (KIP-389), group.consumer.max.size with the newer protocol",
         "run fewer members, or raise the limit on the brokers; look for consumers that are created and never closed",
@@ -323,7 +317,32 @@ _REFUSALS = {
         "write the pattern without lookahead and backreferences",
     ),
 }
-_REFUSED = {facts.error_code(name): name for name in _REFUSALS}
+_SESSION_TIMEOUT = "INVALID_SESSION_TIMEOUT"
+_LEAST_SESSION_MS = 6000
+"""group.min.session.timeout.ms, unless set."""
+_MOST_SESSION_MS = ((1_800_000, ""), (300_000, "2.2"), (30_000, "0.10.0"))
+"""group.max.session.timeout.ms unless set, and the last release with that default (KIP-62, KIP-345)."""
+_REFUSED = {facts.error_code(name): name for name in (*_REFUSALS, _SESSION_TIMEOUT)}
+
+
+def _session_refusal(asked_ms: int) -> tuple[str, str]:
+    """Why the session timeout of a classic member is refused, and what to do."""
+    least, most = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+    setting = "session.timeout.ms (kafka-python, aiokafka: session_timeout_ms)"
+    if 0 < asked_ms < _LEAST_SESSION_MS:
+        why = f"it is below the broker's {least} (default {_LEAST_SESSION_MS})"
+        return why, f"client: set {setting} to {_LEAST_SESSION_MS} or more, e.g. 45000; or lower {least} on the brokers"
+    newest = _MOST_SESSION_MS[0][0]
+    if not 0 < asked_ms <= newest:
+        why = f"it is above the broker's {most} (default {newest})" if asked_ms > 0 else f"the broker's {least} and {most} do not allow it"
+        return why, f"client: set {setting} within {least} and {most} of the broker, e.g. 45000; or raise {most} on the brokers"
+    smaller = [f"it is Kafka {last} or older, where {most} is {ms}" for ms, last in _MOST_SESSION_MS[1:] if ms < asked_ms]
+    causes = [f"{most}{'' if smaller else f' or {least}'} is set on the broker", *smaller[:1], "it is another product, with limits of its own"]
+    why = (
+        f"the defaults of current releases accept it ({least} {_LEAST_SESSION_MS}, {most} {newest}), so this broker has other limits. "
+        f"Likeliest first: {'; '.join(causes)}"
+    )
+    return why, f"compare it with {least} and {most} of this broker; set {setting} within them (10000 to 30000 fits all releases), or change them"
 
 
 class GroupRefused(GroupDetector):
@@ -338,23 +357,19 @@ class GroupRefused(GroupDetector):
         if exchange.api_key == FIND_COORDINATOR and exchange.error:
             for group, error, _, _ in coordinators(exchange):
                 if error in _REFUSED:
-                    self._refused(conn, exchange, group, error, "")
+                    self._refused(conn, exchange, group, error)
 
     def answered(self, call: Call) -> None:
         if call.error == INVALID_REQUEST and call.heartbeat:
             self._invalid(call)
         elif call.error in _REFUSED and not call.commits and not call.leaves and not _lost_group(call):
-            refusals = call.asked.get("session_timeout_ms", -1)
-            asked = (
-                f"; it requests a session timeout of {refusals} ms"
-                if refusals > 0 and "SESSION" in _REFUSED[call.error]
-                else ""
-            )
-            self._refused(call.conn, call.exchange, call.group_id, call.error, asked)
+            self._refused(call.conn, call.exchange, call.group_id, call.error, call.asked.get("session_timeout_ms", -1))
 
-    def _refused(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, asked: str) -> None:
+    def _refused(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, session_ms: int = -1) -> None:
         name = _REFUSED[error]
-        why, remedy = _REFUSALS[name]
+        of_session = name == _SESSION_TIMEOUT
+        why, remedy = _session_refusal(session_ms) if of_session else _REFUSALS[name]
+        asked = f"; it requests a session timeout of {session_ms} ms" if of_session and session_ms > 0 else ""
         self.report(
             (group, error, conn.identity),
             exchange,

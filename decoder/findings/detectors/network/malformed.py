@@ -23,6 +23,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, several, times
 from ...engine.traffic import ClientConnection
+from ...models.offered_versions import OfferedVersions, removal
 from .other_layouts import LARGEST, OtherLayout, other_layout
 
 
@@ -161,6 +162,7 @@ class _BrokenMessage(Detector):
     wanted = Wanted.FAILED
     explains: ClassVar[tuple[str, ...]] = (
         "closed-on-first-request",
+        "closed-on-version",
         "closed-without-answer",
         "unanswered-request",
         "connection-churn",
@@ -321,19 +323,47 @@ class SurplusBytes(_BrokenMessage):
         ]
 
 
+_OFFSET_COMMIT = facts.api_key("OffsetCommit")
+
+
+def late_null(exchange: Exchange) -> str:
+    """The path of a null that all versions of the request allow, and Kafka before 0.10.0 cannot read: an offset's metadata (KAFKA-3394)."""
+    message = exchange.request_view if exchange.api_key == _OFFSET_COMMIT and exchange.api_version <= 2 else None
+    if message is None:
+        return ""
+    paths = (
+        f"topics[{i}].partitions[{j}].committed_metadata"
+        for i, topic in enumerate(message.to_dict()["topics"])
+        for j, partition in enumerate(topic["partitions"])
+        if partition["committed_metadata"] is None
+    )
+    return next(paths, "")
+
+
 class ForbiddenNull(_BrokenMessage):
     id = "forbidden-null"
     title = "a field is null in a version that does not allow it"
     consequence = (
-        "This version does not allow null there. Java clients and brokers refuse the whole message with a schema error; others read it as "
-        "empty. No other finding is drawn from such a response."
+        "The receiver's definition of this version does not allow null there. Java clients fail with a schema error, Java brokers close the "
+        "connection (their log has the error); others read it as empty. No other finding is drawn from such a response."
     )
 
+    def setup(self) -> None:
+        super().setup()
+        self.offers = self.traffic.model(OfferedVersions)
+
     def broken(self, exchange: Exchange) -> list[_Broken]:
-        return [
+        found = [
             _Broken(direction, f"has a null in {flaw.path}", {"field": flaw.path})
             for direction, flaw in _flaws(exchange, FlawKind.NULL)
         ]
+        # A broker that answers ApiVersions is 0.10.0 or newer.
+        if not found and exchange.state is State.NO_RESPONSE and exchange.broker not in self.offers.tables and (path := late_null(exchange)):
+            gone = removal(exchange.api_key, exchange.api_version)
+            new = f" (and Kafka {gone.release} dropped {exchange.api} v{exchange.api_version})" if gone is not None else ""
+            text = f"has a null in {path}, which Kafka before 0.10.0 cannot read (KAFKA-3394){new}"
+            found.append(_Broken(Direction.REQUEST, text, {"field": path}))
+        return found
 
 
 class ImpossibleValue(_BrokenMessage):

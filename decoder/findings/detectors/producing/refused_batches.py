@@ -136,6 +136,17 @@ def _far(distance_ms: int) -> str:
 
 
 def _record(batch: Batch, exchange: Exchange, text: str) -> Shown | None:
+    if batch.producer_id >= 0 > batch.base_sequence:
+        return Shown(
+            f"the batch of producer id {batch.producer_id} has the sequence {batch.base_sequence}",
+            "The sequences of an idempotent producer count from 0 for each partition, and begin at 0 again after 2147483647 (KIP-98). "
+            + (
+                "A large negative number is an overflow: the client library counted on instead."
+                if batch.base_sequence < -1
+                else "-1 is for batches without a producer id."
+            ),
+            "upgrade the client library, or report it to its developers; a restart of the producer begins at 0 again",
+        )
     if batch.record_count != batch.last_offset_delta + 1:
         return Shown(
             f"its header says {several(batch.announced, 'record')}, but its last offset delta is {batch.last_offset_delta}",

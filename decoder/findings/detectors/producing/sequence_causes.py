@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....schema import facts
 from ....schema.facts import error_name
 from ...engine.formatting import SECOND, duration, several
-from ...models.sent_batches import NO_ANSWER, WAITING, BatchHistory, SentBatch
+from ...models.sent_batches import LAST_SEQUENCE, NO_ANSWER, WAITING, BatchHistory, SentBatch
 
 OUT_OF_ORDER = facts.error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
 SILENCE_NS = 60 * SECOND
@@ -108,6 +108,14 @@ def _gap(earlier: list[SentBatch], sent: SentBatch, expected: int) -> SequenceCa
             "capture, look for them first",
             sure=True,
         )
+    if sent.sequence < expected and expected > LAST_SEQUENCE - REMEMBERED:
+        return SequenceCause(
+            CauseKind.GAP,
+            f"{seen}: the client began at 0 again before sequence {LAST_SEQUENCE}, the last there is",
+            _SEQUENCES + f"Sequences run to {LAST_SEQUENCE} and then begin at 0 (DefaultRecordBatch.incrementSequence); this client leaves some out.",
+            f"upgrade the client library, or report it to its developers; a restart of the producer begins at 0 with another producer id. {_FATAL}",
+            sure=True,
+        )
     return SequenceCause(
         CauseKind.GAP,
         f"{seen}, and the batch with it was not sent",
@@ -194,6 +202,16 @@ def _overtaken(before: SentBatch, sent: SentBatch) -> SequenceCause:
 def _contradicted(before: SentBatch, sent: SentBatch) -> SequenceCause:
     """The broker acknowledged the batch before it."""
     silence = sent.sent_ns - before.answered_ns
+    if before.last_sequence == LAST_SEQUENCE:
+        return SequenceCause(
+            CauseKind.LOST,
+            f"no sequence was skipped: the batch before it ended at sequence {LAST_SEQUENCE}, the last there is, and this one begins at 0 again",
+            _SEQUENCES + f"After {LAST_SEQUENCE}, sequences begin at 0 again (DefaultRecordBatch.incrementSequence). Apache Kafka accepts that; "
+            "this broker is another product that does not.",
+            "report it to the developers of the broker; until then, restart the producer before it has sent 2^31 records to a partition: "
+            "it gets another producer id",
+            sure=True,
+        )
     fact = f"no sequence was skipped: the batch before it, up to sequence {before.last_sequence}, was acknowledged"
     if silence >= SILENCE_NS:
         return SequenceCause(

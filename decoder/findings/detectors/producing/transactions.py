@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange, State
-from ....schema.facts import error_code, error_code_set, error_name
+from ....schema.facts import api_key, error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
@@ -27,6 +27,7 @@ from ...models.transactions import (
 )
 
 _IDS = 5000
+_OFFSET_COMMIT = api_key("TxnOffsetCommit")
 
 
 @dataclass(slots=True)
@@ -218,6 +219,49 @@ class ConcurrentTransactions(ProduceDetector):
         finding.seen = (
             f"{conn.where} answers {exchange.api} of {conn.who} for transactional id {name!r} with "
             f"CONCURRENT_TRANSACTIONS for {duration(finding.about['longest_ns'])} so far ({times(count + 1)} in a row)"
+        )
+
+
+class CommitsWithoutOffsets(Detector):
+    id = "committed-without-offsets"
+    severity = Severity.HIGH
+    title = "a transaction is committed although its consumer's offsets were refused, so that its input is read again"
+    explains = ("unexplained-error", "concurrent-transactions")
+    why = (
+        "the offsets that a transaction consumed belong to it (AddOffsetsToTxn, TxnOffsetCommit, KIP-447). The coordinator refused them, and the "
+        "application committed the transaction all the same: its results are visible, its input counts as not read, and is processed again."
+    )
+    remedy = (
+        "application: when send_offsets_to_transaction (sendOffsetsToTransaction) fails, call it again if the error is retriable, or "
+        "abort_transaction; never commit after it"
+    )
+    apis = frozenset({ADD_OFFSETS, _OFFSET_COMMIT, END_TXN})
+
+    def setup(self) -> None:
+        # By id: the last refusal of its offsets, until they are accepted or the transaction ends.
+        self._refused: LruDict[str, tuple[Exchange, str]] = LruDict(_IDS)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or not (exchange.error or self._refused):
+            return
+        name = transactional_id(exchange)
+        if not name:
+            return
+        if exchange.api_key != END_TXN:
+            if exchange.error:
+                self._refused.pop(name, None)
+                self._refused.of(name, lambda: (exchange, f"{exchange.api} v{exchange.api_version} with {error_name(exchange.error)}"))
+            elif name in self._refused and self._refused[name][0].api_key == exchange.api_key:
+                del self._refused[name]
+            return
+        refused = self._refused.pop(name, None)
+        asked = exchange.request_view
+        if refused is None or exchange.error or asked is None or not asked["committed"]:
+            return
+        finding = self.report(name, refused[0], facts=conn.facts_of(refused[0]), transactional_id=name, error=error_name(refused[0].error))
+        finding.seen = (
+            f"{conn.where} refused {refused[1]} to {conn.who} for transactional id {name!r}; the client then committed the transaction "
+            f"without these offsets ({times(finding.count)})"
         )
 
 

@@ -340,6 +340,30 @@ def _out_of_turn(exchange: Exchange, state: SaslState) -> tuple[str, str, str]:
     )
 
 
+class RawTokenRefused(EndingDetector):
+    id = "sasl-raw-token-refused"
+    severity = Severity.HIGH
+    title = "a client logs in with SaslHandshake v0, and the broker ends the connection on its token"
+    why = (
+        "after SaslHandshake v0, tokens are sent without a Kafka header, and a broker that refuses them can only end the connection; v1 sends "
+        "them in SaslAuthenticate, whose answer has the reason (KIP-152, Kafka 1.0). Likeliest first: user, password or token are wrong; a proxy "
+        "or product answers that does not support tokens after SaslHandshake v0."
+    )
+    remedy = (
+        "client: use SaslHandshake v1 (sarama: Config.Net.SASL.Version = sarama.SASLHandshakeV1; Java, librdkafka: a current version), which works "
+        "with both and shows why a login fails; check its user and password, and the log of the broker or proxy"
+    )
+    apis = facts.api_key_set("SaslHandshake")
+    OFTEN = 2
+
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
+        if not start.sasl or not start.token or conn.by != "broker" or conn.lost:
+            return
+        found = self.report((conn.identity, conn.broker), None, time_ns=conn.closed_ns, facts=conn.facts)
+        found.severity = self.severity if found.count >= self.OFTEN else Severity.MEDIUM
+        found.seen = f"{conn.who} sends a token to {conn.where} after SaslHandshake v0, and is disconnected without an answer{_tries(found)}"
+
+
 class RequestBeforeAuthentication(EndingDetector):
     """A SASL listener answers ApiVersions, and closes on any other request before SaslHandshake.
 

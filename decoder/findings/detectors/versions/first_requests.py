@@ -232,10 +232,8 @@ class ClientTooNew(Detector):
         self.report(
             key,
             exchange,
-            f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than "
-            f"{seen.need.release} ({seen.need.source}): it finds no common version and raises an exception "
-            "(UnsupportedVersionException), which is not visible on the wire",
-            f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}",
+            "",
+            "",
             needs=seen.need.release,
             release=seen.release,
             facts=seen.conn.facts_of(exchange),
@@ -254,9 +252,22 @@ class ClientTooNew(Detector):
         for key, seen in self._seen.items():
             finding = self._found.get(key)
             if finding is not None:
-                finding.severity = Severity.LOW if seen.worked else Severity.HIGH
+                finding.severity = Severity.INFO if seen.worked else Severity.HIGH
+                least = f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than {seen.need.release}"
+                if seen.worked:
+                    finding.why = (
+                        f"{least} ({seen.need.source}). What it asked for so far works, as the broker offers versions that it has; other calls "
+                        "may find no common version, and nobody tests these two releases together."
+                    )
+                    finding.remedy = f"nothing now; upgrade the brokers to {seen.need.release} or newer before you rely on it"
+                else:
+                    finding.why = (
+                        f"{least} ({seen.need.source}): it finds no common version and raises an exception (UnsupportedVersionException), "
+                        "which is not visible on the wire"
+                    )
+                    finding.remedy = f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}"
                 finding.seen = (
                     f"{seen.conn.who} needs brokers of {seen.need.release} or newer, and {seen.conn.where} is "
                     f"{seen.release}; "
-                    + ("some of its requests were answered" if seen.worked else "it got no further than Metadata")
+                    + ("its requests are answered" if seen.worked else "it got no further than Metadata")
                 )

@@ -416,3 +416,65 @@ def _has_new_protocol(conn: ClientConnection, often: bool) -> bool:
         return often
     first = _NEW_PROTOCOL.get(known.client.name)
     return parse_version(known.version) >= first if first is not None else often
+
+
+_DESCRIBE_CONFIGS = facts.api_key("DescribeConfigs")
+_CHANGES = {
+    facts.api_key(read): tuple(map(facts.api_key, changes))
+    for read, changes in {
+        "Metadata": ("CreateTopics", "DeleteTopics"),
+        "DescribeConfigs": ("IncrementalAlterConfigs",),
+        "DescribeUserScramCredentials": ("AlterUserScramCredentials",),
+        "DescribeClientQuotas": ("AlterClientQuotas",),
+        "ListPartitionReassignments": ("AlterPartitionReassignments",),
+        "DescribeAcls": ("CreateAcls", "DeleteAcls"),
+    }.items()
+}
+"""What an admin client asks before a change, and the APIs of that change."""
+_READS = frozenset(_CHANGES) | _BEGINNINGS
+
+
+class AdminGivesUp(Detector):
+    id = "admin-client-gives-up"
+    severity = Severity.LOW
+    title = "an admin client reads and ends there, and the API of the change that would follow is not offered"
+    wanted = Wanted.NEW
+
+    def setup(self) -> None:
+        # By connection: the last answer, and whether it can only be the first step of a change.
+        self._read: BoundedDict[int, tuple[Exchange, tuple[int, ...], bool]] = BoundedDict()
+        self._other: BoundedDict[int, None] = BoundedDict()
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        offered, changes = conn.about.offered, _CHANGES.get(exchange.api_key, ())
+        if exchange.api_key not in _READS or exchange.state is not State.PAIRED or exchange.error:
+            self._other[conn.number] = None
+            self._read.pop(conn.number, None)
+        elif offered is not None and len(offered) > 1 and (missing := tuple(key for key in changes if key not in offered)):
+            asked = exchange.request_view
+            if asked is not None and (exchange.api_key != METADATA or asked.to_dict()["topics"] == []):
+                before_change = exchange.api_key != _DESCRIBE_CONFIGS or not asked.to_dict().get("include_synonyms", True)
+                self._read[conn.number] = exchange, missing, before_change
+
+    def closed(self, conn: ClientConnection) -> None:
+        other = self._other.pop(conn.number, self) is None
+        exchange, missing, before_change = self._read.pop(conn.number, (None, (), False))
+        if exchange is None or other or not conn.how or conn.by == "broker" or conn.lost or not (conn.client_id or "").startswith("adminclient"):
+            return
+        names = ", ".join(map(facts.api_name, missing))
+        came = since(missing[0], 0) or "a newer release"
+        finding = self.report(
+            (conn.identity, conn.broker, missing),
+            exchange,
+            f"a tool that wants to change something asks {exchange.api} first, finds that {names} is not offered, and fails with an "
+            "UnsupportedVersionException that is not visible on the wire. One that only reads ends here too. "
+            f"Apache Kafka has {facts.api_name(missing[0])} since {came}: this is an older broker, a product without it, or a proxy that hides it.",
+            f"read what the tool printed; if it needs {names}, use brokers of {came} or newer, an older tool, "
+            "or the product's own means",
+            facts=conn.facts,
+            missing=[facts.api_name(key) for key in missing],
+        )
+        finding.severity = self.severity if before_change or finding.count > 1 else Severity.INFO
+        finding.seen = (
+            f"{conn.who} asks {conn.where} for {exchange.api} and ends the connection ({times(finding.count)}); the broker does not offer {names}"
+        )

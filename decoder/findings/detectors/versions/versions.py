@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ....wire.frame import Direction
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
@@ -26,6 +27,7 @@ from ...models.offered_versions import (
     since,
     version_range,
 )
+from ..network.malformed import late_null
 
 LET_NEGOTIATE = (
     "let it negotiate: kafka-python without api_version, librdkafka without api.version.request=false and "
@@ -161,13 +163,24 @@ class ClosedOnVersion(MisfitDetector):
     id = "closed-on-version"
     severity = Severity.HIGH
     title = "a broker closes the connection because of a request's version"
-    wanted = Wanted.FAILED
+    explains = ("closed-without-answer",)
+    wanted = Wanted.NEW
     fits = frozenset({VersionFit.OUTSIDE, VersionFit.NOWHERE})
-    outcomes = frozenset({"closed"})
+    outcomes = frozenset({"closed", "answered"})
+
+    def setup(self) -> None:
+        self._serves: BoundedDict[str, None] = BoundedDict(1000)
+        """Brokers that answered versions which the newest Kafka does not have."""
 
     def misfit(self, conn: ClientConnection, misfit: Misfit) -> None:
-        exchange, check, _ = misfit
+        exchange, check, outcome = misfit
+        if outcome == "answered":
+            self._serves[conn.broker] = None
+            return
         sure = check.fit is VersionFit.OUTSIDE
+        older = since(API_VERSIONS, check.refused) if check.refused >= 0 else None
+        if not sure and conn.broker in self._serves and removal(exchange.api_key, exchange.api_version) is not None:
+            return  # it is no release that dropped the version
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
         quirk = (
             f" ApiVersions lists {version_range(named)}, for old librdkafka (KAFKA-18659); the lowest are not supported."
@@ -175,12 +188,20 @@ class ClosedOnVersion(MisfitDetector):
             else ""
         )
         side, why, remedy = ahead(exchange, check.served)
+        if older is not None:
+            came = since(exchange.api_key, exchange.api_version)
+            why = (
+                f"The broker refused ApiVersions v{check.refused}, so it is older than Kafka {older} (or a product that is); {exchange.api} "
+                f"v{exchange.api_version} came with Kafka {came}. The client did not ask again with a lower version, as it should (KIP-511)."
+            )
+            remedy = f"upgrade the broker to {came} or newer, or {LET_NEGOTIATE}"
+        elif not sure:
+            why, remedy = self._unsure(conn, exchange, why, remedy)
         finding = self.report(
             (conn.identity, exchange.api_key, exchange.api_version),
             exchange,
             "Kafka answers an unsupported version only for ApiVersions; for every other API it closes the connection, "
-            "and the client just sees a disconnect (EOF) and reconnects. "
-            f"{why}{quirk}{'' if sure else ' Which versions this broker offers was never seen.'}",
+            f"and the client just sees a disconnect (EOF) and reconnects. {why}{quirk}",
             remedy,
             asked=exchange.api_version,
             offered=check.served,
@@ -190,8 +211,35 @@ class ClosedOnVersion(MisfitDetector):
         finding.seen = (
             f"{conn.where} closed the connection of {conn.who} {times(finding.count)} instead of answering "
             f"{exchange.api} v{exchange.api_version}"
-            + (f"; it supports {version_range(check.served)}" if sure else "; no current release supports that version")
+            + (
+                f"; it refused ApiVersions v{check.refused} before"
+                if older is not None
+                else f"; it supports {version_range(check.served)}"
+                if sure
+                else "; no current release supports that version"
+            )
         )
+
+
+    @staticmethod
+    def _unsure(conn: ClientConnection, exchange: Exchange, why: str, remedy: str) -> tuple[str, str]:
+        """Why, and what to do, where it was not seen which versions the broker offers."""
+        gone = removal(exchange.api_key, exchange.api_version)
+        if gone is None:
+            return f"{why} Which versions this broker offers was never seen.", remedy
+        flaw, null = exchange.flaw(Direction.REQUEST), late_null(exchange)
+        broken = (
+            f"it is older than 0.10.0 and cannot read the null in {null} (KAFKA-3394)"
+            if null
+            else f"it cannot read the request, which has {f'a null in {flaw.path}' if flaw.path else 'extra bytes after its end'}"
+            if flaw is not None
+            else ""
+        )
+        newer = f"it is Kafka {gone.release} or newer, which dropped {exchange.api} v{exchange.api_version}{f' ({gone.kip})' if gone.kip else ''}"
+        reader = "" if broken else "it is an older release or another product that cannot read this request or fails on it"
+        causes = "; ".join(cause for cause in (broken, newer, reader) if cause)
+        ask = f"ask the broker: barnabas versions {conn.broker}; its log has the reason (InvalidRequestException)"
+        return f"Which versions this broker offers was never seen. Likeliest first: {causes}.", f"{ask}. If it is {gone.release} or newer: {remedy}"
 
 
 class ApiVersionsIgnored(MisfitDetector):

@@ -171,6 +171,12 @@ def _fetching() -> Iterator[Case]:
         **items("list-offsets", "topics", "partitions", partition_index=9),
         "list-offsets-negative": put("topics", 0, "partitions", 0, "offset", value=-7),
     })  # fmt: skip
+    by_time = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": 5000}]}]}
+    record = {"partition_index": 0, "offset": 4, "timestamp": 5000, "leader_epoch": 0}
+    yield Case("ListOffsets", 7, by_time, {"topics": [{"name": "orders", "partitions": [record]}]}, {
+        "list-offsets-half-found": put("topics", 0, "partitions", 0, "timestamp", value=-1),
+        "list-offsets-before-time": put("topics", 0, "partitions", 0, "timestamp", value=4999),
+    })  # fmt: skip
     epochs = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "leader_epoch": 4}]}]}
     ends = {"topics": [{"topic": "orders", "partitions": [{"partition": 0, "leader_epoch": 3, "end_offset": 7}]}]}
     yield Case("OffsetForLeaderEpoch", 4, epochs, ends, {

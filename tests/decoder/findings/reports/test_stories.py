@@ -47,3 +47,7 @@ def test_what_is_not_named_yet_is_not_explained_wrongly(story: Story) -> None:
 def test_healthy_twins_have_nothing_above_low(play: Callable[[], Conversations]) -> None:
     worse = [f for f in play().findings() if f.severity.rank > Severity.LOW.rank]
     assert worse == [], [(f.id, f.seen) for f in worse]
+
+
+def test_a_client_that_asks_again_on_another_connection_has_waited() -> None:
+    assert "topic-not-waited-for" not in {found.id for found in healthy.topic_that_is_there_the_second_time().findings()}

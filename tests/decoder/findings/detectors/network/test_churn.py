@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.decoder.connection.events import Closed, Opened
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.findings import Severity
+from traffic.conversations import Conversations
 from traffic.edited_exchanges import SECOND, copied
 from traffic.recordings import exchanges, findings, one
 
@@ -51,3 +52,28 @@ def test_damaged_bytes() -> None:
     cut.response = (recorded.response or b"")[:-9]
     found = one([cut], "undecodable-frame")
     assert found.severity is Severity.LOW and "cannot be decoded" in found.seen
+
+
+def ended_together(*idle_s: int, refused: bool = False) -> list[str]:
+    """What is said of connections that were idle for so long when their broker ended all of them."""
+    talk = Conversations()
+    asked = [(talk.open(), idle) for idle in idle_s]
+    for waited in range(max(idle_s), -1, -1):
+        for conn, idle in asked:
+            if idle == waited:
+                talk.ask(conn, "Metadata", 1, {"topics": None}, {"brokers": [], "controller_id": -1, "topics": []})
+        talk.wait(1)
+    for conn, _ in asked:
+        talk.close(conn, by="broker")
+    if refused:
+        talk.wait(2)
+        talk.close(talk.open(established=False), by="", how="refused")
+    return [f"{f.severity}: {f.remedy}" for f in talk.findings() if f.id == "closed-without-answer"]
+
+
+def test_a_broker_that_stops_is_not_taken_for_one_that_ends_idle_connections() -> None:
+    (idle,) = ended_together(60)
+    assert "info: let the client close first: connections.max.idle.ms" in idle
+    assert ended_together(60, 60) == [idle]
+    assert ended_together(60, 12) == [], "idle for different times: the broker stopped"
+    assert ended_together(60, refused=True) == [], "it accepts no connections right after that: it stopped"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traffic.conversations import Conversations
 
-from .telling import Story, Talk, librdkafka, topic
+from .telling import Story, Talk, batch, java, librdkafka, topic
 
 
 def create(
@@ -79,6 +79,44 @@ def default_factor_above_the_brokers() -> Conversations:
     return talk
 
 
+def value_that_ends_the_connection() -> Conversations:
+    talk = Talk("kgo", "1.15.4", release="3.3", client_id="kcl")
+    for _ in range(4):
+        conn = talk.meet()
+        talk.metadata(conn, [topic("foo")], asked=[])
+        config = {"name": "cleanup.policy", "config_operation": 0, "value": "compactt"}
+        body = {"resources": [{"resource_type": 2, "resource_name": "foo", "configs": [config]}], "validate_only": False}
+        talk.pipelined(conn, ("IncrementalAlterConfigs", 1, body))
+        talk.wait(0.004)
+        talk.close(conn, by="broker")
+        talk.wait(0.5)
+    return talk
+
+
+def offsets_of_all_topics() -> Conversations:
+    talk = java("2.6.0", release="2.0", client_id="adminclient-1")
+    for _ in range(3):
+        conn = talk.meet(version=2)
+        talk.coordinator(conn, "docker-group")
+        talk.ask(conn, "OffsetFetch", 3, {"group_id": "docker-group", "topics": None}, {"topics": [], "error_code": 5})
+        talk.close(conn)
+        talk.wait(2)
+    return talk
+
+
+def topic_that_is_not_waited_for(goes_on: bool = False) -> Conversations:
+    talk = Talk(release="2.6", client_id="app@host (github.com/segmentio/kafka-go)")
+    conn = talk.meet(version=0)
+    talk.metadata(conn, [topic("events", error=5)], version=1)
+    talk.close(conn)
+    if goes_on:
+        conn = talk.meet(version=0)
+        talk.metadata(conn, [topic("events")], version=1)
+        talk.produce(conn, batch(), "events")
+        talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/IBM/sarama/issues/1124", "sarama 1.17", "Kafka 1.1",
@@ -110,5 +148,23 @@ STORIES = (
         "auto-creation fails: default.replication.factor is above the number of brokers (1): the broker's configuration",
         default_factor_above_the_brokers, frozenset({"unexplained-error"}),
         (r"INVALID_REPLICATION_FACTOR", r"default\.replication\.factor"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/16281", "kcl (franz-go 1.15)", "Redpanda 23.3",
+        "IncrementalAlterConfigs with cleanup.policy=compactt: FIN each time, though offered; other requests are answered",
+        "the broker fails on that value instead of refusing it",
+        value_that_ends_the_connection, frozenset({"closed-without-answer"}), (r"cleanup\.policy=compactt", r"Likeliest first: the broker fails"),
+    ),
+    Story(
+        "https://github.com/streamnative/kop/issues/202", "kafka-consumer-groups.sh --describe", "KoP 0.3",
+        "OffsetFetch for all topics (null): LEADER_NOT_AVAILABLE",
+        "OffsetFetch never answers so: the broker fails on the request for all topics",
+        offsets_of_all_topics, frozenset({"impossible-answer"}), (r"LEADER_NOT_AVAILABLE, which OffsetFetch never answers",),
+    ),
+    Story(
+        "https://github.com/segmentio/kafka-go/issues/1208", "kafka-go 0.4.43", "Kafka 2.6",
+        "Metadata creates the topic: LEADER_NOT_AVAILABLE; the client ends its connection and asks no more",
+        "the topic was being created; the client gives up instead of asking again",
+        topic_that_is_not_waited_for, frozenset({"topic-not-waited-for"}), (r"LEADER_NOT_AVAILABLE", r"ask again"),
     ),
 )  # fmt: skip

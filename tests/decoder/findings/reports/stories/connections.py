@@ -145,6 +145,59 @@ def addresses_that_a_proxy_forgets() -> Conversations:
     return talk
 
 
+def sessions_of_the_same_length(ages: tuple[int, ...] = (30, 30, 30, 30)) -> Conversations:
+    talk = librdkafka("1.6.1", release="2.7", client_id="rdkafka", tls=True)
+    sent = 0
+    for steps in ages:
+        conn = talk.meet()
+        talk.ask(conn, "SaslHandshake", 1, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+        talk.ask(conn, "SaslAuthenticate", 0, {"auth_bytes": b"\0u\0p"}, {"auth_bytes": b""})
+        talk.metadata(conn, [topic()], version=4)
+        for _ in range(steps):
+            talk.produce(conn, batch(sent, 1), version=7, base=sent)
+            sent += 1
+            talk.wait(10)
+        talk.close(conn, by="broker")
+        talk.wait(0.2)
+    return talk
+
+
+def raw_token_after_the_old_handshake(answered: bool = False) -> Conversations:
+    talk = Talk(release="3.9", client_id="kaf", broker="10.0.0.1:9192", tls=True)
+    for _ in range(4):
+        conn = talk.open()
+        talk.ask(conn, "SaslHandshake", 0, {"mechanism": "PLAIN"}, {"mechanisms": ["PLAIN"]})
+        talk.sent(conn, with_size(b"\0alice\0secret"))
+        talk.wait(0.002)
+        if answered:
+            talk.received(conn, with_size(b""))
+            talk.metadata(conn, [topic()])
+        talk.close(conn, by="client" if answered else "broker")
+        talk.wait(1)
+    return talk
+
+
+def brokers_of_two_clusters(mixed: bool = True) -> Conversations:
+    """A proxy that leads one of three addresses to another cluster; or, not `mixed`, brokers that were all set up anew."""
+    talk = java("3.7.0", release="3.7", client_id="producer-1", broker="10.0.0.9:9092")
+    nodes = tuple((number, "10.0.0.9", 9092 + number) for number in range(3))
+    first = talk.meet("10.0.0.9:9093")
+    talk.metadata(first, [topic("t1", nodes=(1, 2, 0))], nodes, 12, cluster_id="PRIMARY-aaaaaaaaaaaaaa")
+    for at in range(4):
+        talk.produce(first, batch(3 * at), "t1", base=3 * at)
+    if not mixed:
+        talk.close(first, by="broker")
+        talk.wait(30)
+    second = talk.meet()
+    talk.metadata(second, [topic("t1", leader=2, nodes=(2, 0, 1))], nodes, 12, cluster_id="SECONDARY-bbbbbbbbbbbb")
+    talk.wait(1)
+    if mixed:
+        talk.metadata(first, [topic("t1", nodes=(1, 2, 0))], nodes, 12, cluster_id="PRIMARY-aaaaaaaaaaaaaa")
+        talk.close(first)
+    talk.close(second)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/grepplabs/kafka-proxy/issues/203", "sarama in Jaeger's collector", "Kafka behind kafka-proxy 0.4.1",
@@ -198,5 +251,23 @@ STORIES = (
         addresses_that_a_proxy_forgets,
         frozenset({"node-endpoint-unknown"}),
         (r"(?i)node.?endpoints", r"b-3\.msk\.example\.amazonaws\.com:9094", r"(?i)proxy"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/3293", "librdkafka 1.6.1", "Kafka 2.7 with connections.max.reauth.ms",
+        "SaslAuthenticate v0; the broker ends each connection after 300 s, in the middle of its work",
+        "the session of the login ends after 300 s, and the client cannot know it: connections.max.reauth.ms",
+        sessions_of_the_same_length, frozenset({"connection-age-limit"}), (r"5 min", r"connections\.max\.reauth\.ms", r"SaslAuthenticate v0"),
+    ),
+    Story(
+        "https://github.com/kroxylicious/kroxylicious/pull/2988", "kaf (sarama with SASL v0)", "Kroxylicious",
+        "SaslHandshake v0 is answered; on the token without a header: FIN",
+        "the proxy does not support raw tokens: use SaslHandshake v1 (or the password is wrong: v0 cannot say so)",
+        raw_token_after_the_old_handshake, frozenset({"sasl-raw-token-refused"}), (r"SaslHandshake v0", r"SaslHandshake v1", r"(?i)proxy"),
+    ),
+    Story(
+        "https://github.com/envoyproxy/envoy/issues/41222", "Java 3.7", "two clusters behind Envoy",
+        "Metadata answers on two connections name the same addresses, but different clusters",
+        "the proxy fails over broker by broker and mixes the brokers of two clusters",
+        brokers_of_two_clusters, frozenset({"clusters-mixed"}), (r"PRIMARY", r"SECONDARY", r"(?i)proxy"),
     ),
 )  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+from functools import partial
+
 from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from traffic.conversations import Conversations
@@ -142,6 +145,52 @@ def committed_offset_that_is_gone() -> Conversations:
     return talk
 
 
+def offsets_by_time(ahead: int, *answers: tuple[int, int]) -> Conversations:
+    """ListOffsets for a time `ahead` of the first record; `answers`: timestamps (relative to the first record; -1) and offsets."""
+    talk = java("3.1.0", release="3.1", client_id="consumer-1")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()])
+    talk.fetch(conn, 0, batch(0, 4), 4)
+    for timestamp, offset in answers:
+        asked = {"partition_index": 0, "current_leader_epoch": 4, "timestamp": NOW_MS + ahead}
+        found = {"partition_index": 0, "timestamp": NOW_MS + timestamp if timestamp >= 0 else -1, "offset": offset, "leader_epoch": 4}
+        body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "orders", "partitions": [asked]}]}
+        talk.ask(conn, "ListOffsets", 5, body, {"topics": [{"name": "orders", "partitions": [found]}]})
+        talk.wait(1)
+    talk.close(conn)
+    return talk
+
+
+def batch_over_the_consumers_limits() -> Conversations:
+    talk = librdkafka("0.11.6", release="1.0", client_id="rdkafka")
+    conn = talk.meet(version=0)
+    talk.metadata(conn, [topic("t")], version=1)
+    for _ in range(20):
+        talk.fetch(conn, 88, b"", -1, "t", 4, took=0.01, error=10)
+    talk.close(conn)
+    return talk
+
+
+def records_with_a_filler(stays: float = 0.01) -> Conversations:
+    talk = Talk(release="2.0", client_id="sarama")
+    inner = bytes([1, 0]) + NOW_MS.to_bytes(8, "big") + b"\xff\xff\xff\xff" + (2).to_bytes(4, "big") + b"{}"
+    message = zlib.crc32(inner).to_bytes(4, "big") + inner
+    data = (0).to_bytes(8, "big") + len(message).to_bytes(4, "big") + message
+    filler = b"\xff" * 8 + (62).to_bytes(4, "big") + bytes(49)
+    for _ in range(5):
+        conn = talk.open()
+        body = {
+            "max_wait_ms": 250, "min_bytes": 1,
+            "topics": [{"topic": "user.created", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 32768}]}],
+        }  # fmt: skip
+        part = {"partition_index": 0, "error_code": 0, "high_watermark": 1, "records": data + filler}
+        talk.ask(conn, "Fetch", 2, body, {"responses": [{"topic": "user.created", "partitions": [part]}]})
+        talk.wait(stays)
+        talk.close(conn)
+        talk.wait(2)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/redpanda-data/redpanda/issues/5435", "franz-go 1.6", "Redpanda 22.1",
@@ -188,5 +237,29 @@ STORIES = (
         "offset 5000 was committed; 2 s later OffsetFetch v1 has -1 without an error; the client starts over at 12",
         "the offset committed is not there any more, without an error: the broker's answer, to which v1 cannot add one; use v2+",
         committed_offset_that_is_gone, frozenset({"committed-offset-lost"}), (r"5000", r"-1|no offset|none", r"OffsetFetch"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/4322", "Java 3.1", "Redpanda 22.1",
+        "ListOffsets for a time after the last record: offset 4, timestamp -1",
+        "Kafka answers -1 and -1 if there is no record: the broker's bug",
+        partial(offsets_by_time, 999_999, (-1, 4), (-1, 4)), frozenset({"impossible-answer"}), (r"offset 4 and timestamp -1", r"-1 and -1"),
+    ),
+    Story(
+        "https://github.com/streamnative/kop/issues/334", "Java 2.6", "KoP",
+        "ListOffsets for a time: the record before it is answered",
+        "the answer's timestamp is below the one that was asked for: the broker's bug",
+        partial(offsets_by_time, 3, (2, 2), (2, 2)), frozenset({"impossible-answer"}), (r"1 ms before", r"as new or newer"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/2385", "librdkafka 0.11.6", "Kafka-compatible broker",
+        "Fetch answered MESSAGE_TOO_LARGE, again and again",
+        "the batch is over the consumer's limits: max.partition.fetch.bytes, fetch.message.max.bytes",
+        batch_over_the_consumers_limits, frozenset({"unexplained-error"}), (r"MESSAGE_TOO_LARGE", r"fetch\.message\.max\.bytes"),
+    ),
+    Story(
+        "https://github.com/IBM/sarama/issues/1144", "sarama 1.17", "Kafka 2.0",
+        "Fetch v2: the converted records end with an entry of offset -1; the client ends the connection after each response",
+        "the client takes the filler of converted records (KIP-283) for a message whose CRC is wrong",
+        records_with_a_filler, frozenset({"records-not-taken"}), (r"user\.created-0", r"filler", r"KIP-283", r"CRC didn't match"),
     ),
 )  # fmt: skip

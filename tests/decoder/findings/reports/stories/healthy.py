@@ -6,6 +6,11 @@ from barnabas import decoder
 from harness.wire import with_size
 from traffic.conversations import Conversations
 
+from .admin import topic_that_is_not_waited_for
+from .connections import brokers_of_two_clusters, raw_token_after_the_old_handshake, sessions_of_the_same_length
+from .fetching import offsets_by_time, records_with_a_filler
+from .groups import join_that_waits_too_long, offsets_refused_once, offsets_that_are_never_used
+from .producing import commit_without_the_offsets, sequence_that_overflows
 from .telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
 
 TOKEN = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01"
@@ -296,8 +301,69 @@ def static_member_that_restarts() -> Conversations:
     return talk
 
 
+def times_that_are_found_and_not_found() -> Conversations:
+    return offsets_by_time(2, (2, 2), (3, 3), (-1, -1))
+
+
+def connections_that_end_at_different_ages() -> Conversations:
+    return sessions_of_the_same_length((5, 17, 9, 30))
+
+
+def join_that_a_restart_ends() -> Conversations:
+    return join_that_waits_too_long(20)
+
+
+def commit_without_metadata_to_a_newer_broker() -> Conversations:
+    talk = librdkafka("0.9.1", release="0.10.0", client_id="rdkafka")
+    for _ in range(2):
+        conn = talk.meet(version=0)
+        talk.coordinator(conn, "g", version=0)
+        places = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": None}]
+        body = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": "m", "topics": [{"name": "t", "partitions": places}]}
+        talk.pipelined(conn, ("OffsetCommit", 1, body))
+        talk.wait(0.002)
+        talk.close(conn, by="broker")
+        talk.wait(20)
+    return talk
+
+
+def login_with_the_old_handshake() -> Conversations:
+    return raw_token_after_the_old_handshake(answered=True)
+
+
+def rebalances_with_a_fetch_between() -> Conversations:
+    return offsets_that_are_never_used(fetches=True)
+
+
+def offsets_asked_for_again() -> Conversations:
+    return offsets_refused_once(asks_again=True)
+
+
+def sequences_that_begin_again() -> Conversations:
+    return sequence_that_overflows(0, error=0)
+
+
+def topic_that_is_there_the_second_time() -> Conversations:
+    return topic_that_is_not_waited_for(goes_on=True)
+
+
+def connections_that_last_after_their_records() -> Conversations:
+    return records_with_a_filler(stays=30)
+
+
+def brokers_that_were_set_up_anew() -> Conversations:
+    return brokers_of_two_clusters(mixed=False)
+
+
+def offsets_that_are_accepted_in_the_end() -> Conversations:
+    return commit_without_the_offsets(in_the_end=True)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
-    topic_created, static_member_that_restarts,
+    topic_created, static_member_that_restarts, times_that_are_found_and_not_found, connections_that_end_at_different_ages,
+    join_that_a_restart_ends, commit_without_metadata_to_a_newer_broker, login_with_the_old_handshake, rebalances_with_a_fetch_between,
+    offsets_asked_for_again, sequences_that_begin_again, topic_that_is_there_the_second_time, connections_that_last_after_their_records,
+    brokers_that_were_set_up_anew, offsets_that_are_accepted_in_the_end,
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from traffic.conversations import Conversations
 
 from .telling import Story, Talk, batch, java, librdkafka, topic
@@ -123,6 +125,60 @@ def transaction_that_never_ends() -> Conversations:
     return talk
 
 
+def sequence_that_overflows(base: int = -2147483407, error: int = 87, before: int = 2147483448) -> Conversations:
+    talk = Talk("kgo", "v1.7.1", release="2.8", client_id="kgo")
+    conn = talk.meet()
+    talk.metadata(conn, [topic("big")])
+    talk.ask(conn, "InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60000}, {"producer_id": 7, "producer_epoch": 0})
+    talk.produce(conn, batch(0, 200, producer_id=7, producer_epoch=0, base_sequence=before), "big", 8, base=100)
+    for at in range(6):
+        data = batch(0, 3, producer_id=7, producer_epoch=0, base_sequence=base + 3 * at)
+        talk.produce(conn, data, "big", 8, error=error, base=300 + 3 * at)
+        talk.wait(0.3)
+    talk.close(conn)
+    return talk
+
+
+def no_producer_id_from_the_coordinator() -> Conversations:
+    talk = librdkafka("1.9.2", release="2.8", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=4)
+    talk.coordinator(conn, "tx", kind=1)
+    other = talk.meet()
+    for _ in range(6):
+        ask = {"transactional_id": "tx", "transaction_timeout_ms": 60000, "producer_id": -1, "producer_epoch": -1}
+        talk.ask(other, "InitProducerId", 3, ask, {"error_code": 8, "producer_id": -1, "producer_epoch": -1}, took=9.6)
+        talk.wait(1)
+    talk.close(other)
+    talk.close(conn)
+    return talk
+
+
+def commit_without_the_offsets(in_the_end: bool = False) -> Conversations:
+    talk = librdkafka("1.5.3", release="2.5", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic("out")], version=4)
+    talk.coordinator(conn, "tx", kind=1)
+    start = {"transactional_id": "tx", "transaction_timeout_ms": 60000, "producer_id": -1, "producer_epoch": -1}
+    talk.ask(conn, "InitProducerId", 3, start, {"producer_id": 7, "producer_epoch": 0})
+    place = {"transactional_id": "tx", "producer_id": 7, "producer_epoch": 0}
+    added = {"name": "out", "results_by_partition": [{"partition_index": 0, "partition_error_code": 0}]}
+    for at in range(3):
+        add = {f"v3_and_below_{name}": value for name, value in place.items()}
+        add["v3_and_below_topics"] = [{"name": "out", "partitions": [0]}]
+        talk.ask(conn, "AddPartitionsToTxn", 0, add, {"results_by_topic_v3_and_below": [added]})
+        data = batch(2 * at, 2, producer_id=7, producer_epoch=0, base_sequence=2 * at, transactional=True)
+        talk.produce(conn, data, "out", base=3 * at, transactional_id="tx")
+        for attempt in range(5):
+            error = 0 if in_the_end and attempt == 4 else 51
+            talk.ask(conn, "AddOffsetsToTxn", 0, place | {"group_id": "g"}, {"error_code": error})
+            talk.wait(0.02)
+        talk.ask(conn, "EndTxn", 1, place | {"committed": True}, {"error_code": 0})
+        talk.wait(1)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/twmb/franz-go/issues/144", "franz-go 1.4", "Azure Event Hubs",
@@ -173,5 +229,35 @@ STORIES = (
         "the broker never finishes the transaction before this one: its coordinator is stuck; the broker's fault",
         transaction_that_never_ends, frozenset({"concurrent-transactions"}),
         (r"CONCURRENT_TRANSACTIONS", r"X1", r"(?i)until all are written|never|stuck"),
+    ),
+    Story(
+        "https://github.com/twmb/franz-go/issues/226", "franz-go 1.7.1", "Kafka 2.8",
+        "Produce with the sequence -2147483407: INVALID_RECORD",
+        "sequences begin at 0 again after 2^31-1; the client let them overflow",
+        sequence_that_overflows, frozenset({"produce-refused"}), (r"INVALID_RECORD", r"sequence -21474\d+", r"overflow"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/7069", "librdkafka 1.9.2", "Redpanda",
+        "InitProducerId is answered BROKER_NOT_AVAILABLE again and again",
+        "Kafka never answers so: the broker's coordinator fails, not the client",
+        no_producer_id_from_the_coordinator, frozenset({"impossible-answer"}), (r"BROKER_NOT_AVAILABLE, which InitProducerId never answers",),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/4854", "franz-go 1.5.3", "Redpanda 22.1",
+        "the batch up to sequence 2147483647 is acknowledged, the next one, from 0, refused with OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "sequences begin at 0 again after 2^31-1: the broker does not accept that",
+        partial(sequence_that_overflows, 0, 45), frozenset({"out-of-order-sequence"}), (r"2147483647", r"begins at 0 again", r"another product"),
+    ),
+    Story(
+        "https://github.com/tulios/kafkajs/issues/1790", "kafkajs", "Apache Kafka",
+        "the batch up to sequence 2147483646 is acknowledged, the next one, from 0, refused with OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "2147483647 is a sequence too: the client begins at 0 again one too early",
+        partial(sequence_that_overflows, 0, 45, 2147483447), frozenset({"out-of-order-sequence"}), (r"2147483647 was expected", r"leaves some out"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/3221", "librdkafka 1.5.3", "Kafka 2.5",
+        "AddOffsetsToTxn is answered CONCURRENT_TRANSACTIONS; EndTxn (commit) follows and is accepted",
+        "the application commits the transaction without its offsets, and reads its input again",
+        commit_without_the_offsets, frozenset({"committed-without-offsets"}), (r"AddOffsetsToTxn", r"CONCURRENT_TRANSACTIONS", r"processed again"),
     ),
 )  # fmt: skip

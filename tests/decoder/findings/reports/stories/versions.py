@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.decoder import encode_response
 from traffic.conversations import Conversations
 
 from .telling import Story, Talk, batch, java, subscription, topic
@@ -71,6 +72,53 @@ def new_protocol_offered_and_refused() -> Conversations:
     return talk
 
 
+def commit_without_metadata() -> Conversations:
+    talk = Talk(release="0.9.0", client_id="rdkafka")
+    for _ in range(4):
+        conn = talk.open()
+        talk.coordinator(conn, "g", version=0)
+        places = [{"partition_index": 0, "committed_offset": 7, "committed_metadata": None}]
+        body = {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": "m", "topics": [{"name": "t", "partitions": places}]}
+        talk.pipelined(conn, ("OffsetCommit", 1, body))
+        talk.wait(0.002)
+        talk.close(conn, by="broker")
+        talk.wait(1)
+    return talk
+
+
+def settings_that_cannot_be_changed() -> Conversations:
+    talk = java("3.6.1", release="2.0", client_id="adminclient-1")
+    for key in [key for key in talk.offered if key >= 43]:
+        del talk.offered[key]
+    for _ in range(2):
+        conn = talk.meet()
+        talk.metadata(conn, [], asked=[], version=6)
+        resource = {"resource_type": 2, "resource_name": "mytopic", "configuration_keys": None}
+        answer = {"error_code": 0, "error_message": "", "resource_type": 2, "resource_name": "mytopic", "configs": []}
+        talk.ask(conn, "DescribeConfigs", 2, {"resources": [resource], "include_synonyms": False}, {"results": [answer]})
+        talk.wait(0.1)
+        talk.close(conn)
+        talk.wait(5)
+    return talk
+
+
+def version_of_a_release_after_the_refused_one() -> Conversations:
+    talk = Talk("sarama", "1.38.1", release="2.3", client_id="kafkactl")
+    nodes = tuple((number, f"10.0.0.{number}", 9092) for number in (1, 2, 3))
+    for number, host, port in nodes:
+        conn = talk.open(f"{host}:{port}")
+        refused = encode_response(18, 0, {"error_code": 35, "api_keys": []}, correlation_id=0)
+        said = {"client_software_name": "sarama", "client_software_version": "1.38.1"}
+        talk.ask(conn, "ApiVersions", 3, said, refused)
+        if number == 1:
+            talk.metadata(conn, [], nodes, version=7, asked=[])
+        talk.pipelined(conn, ("DescribeGroups", 4, {"groups": ["g1"], "include_authorized_operations": False}))
+        talk.wait(0.002)
+        talk.close(conn, by="broker")
+        talk.wait(0.1)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/segmentio/kafka-go/issues/1378", "kafka-go 0.4.47", "Kafka 4.0.0",
@@ -97,5 +145,23 @@ STORIES = (
         "the broker offers API 68 and refuses it: a broker's fault; group.protocol=classic until then",
         new_protocol_offered_and_refused, frozenset({"unsupported-version"}),
         (r"ConsumerGroupHeartbeat", r"(?i)offer", r"classic"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/577", "librdkafka 0.9", "Kafka 0.9.0",
+        "OffsetCommit v1 with metadata null: FIN each time; ApiVersions is never sent",
+        "Kafka 0.9 cannot read a null there; which versions it offers is unknown, so Kafka 4.0 is possible too, but less likely",
+        commit_without_metadata, frozenset({"forbidden-null"}), (r"null in topics\[0\]\.partitions\[0\]\.committed_metadata", r"0\.10\.0"),
+    ),
+    Story(
+        "https://github.com/streamnative/starlight-for-kafka/issues/96", "kafka-configs.sh 3.6 --alter", "Starlight for Kafka",
+        "DescribeConfigs is answered, IncrementalAlterConfigs not offered; no further request",
+        "the tool needs IncrementalAlterConfigs, which the product does not offer",
+        settings_that_cannot_be_changed, frozenset({"admin-client-gives-up"}), (r"IncrementalAlterConfigs", r"2\.3"),
+    ),
+    Story(
+        "https://github.com/deviceinsight/kafkactl/issues/146", "kafkactl 3.0.3 (sarama 1.38)", "Kafka 2.3",
+        "ApiVersions v3 is refused; then DescribeGroups v4: FIN",
+        "the broker is older than Kafka 2.4, with which both versions came; the client did not ask for its versions again",
+        version_of_a_release_after_the_refused_one, frozenset({"closed-on-version"}), (r"DescribeGroups v4", r"older than Kafka 2\.4", r"ApiVersions v3"),
     ),
 )  # fmt: skip
