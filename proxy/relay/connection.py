@@ -438,8 +438,15 @@ class Connection(Link):
             and self.response.at_boundary()
         )
 
+    def half_ended(self, half: interfaces.HalfConnectionInterface, now: int) -> None:
+        """One side has ended. The other may leave its end open for minutes, so observers learn of it now."""
+        other = self.request if half.direction else self.response
+        if self.state is ConnectionState.OPEN and not other.eof:
+            self.ended_by = self.ended_by or self._who_ended()
+            self.relay.writer.write(Kind.ENDED, self.number, half.direction, now, b"", NONE, half.position)
+
     def half_done(self) -> None:
-        self.ended_by = self.ended_by or self._who_ended()
+        """The end of one side was passed on."""
         if self.request.done and self.response.done:
             self.close("fin")
 
