@@ -54,13 +54,12 @@ class Gap(NamedTuple):
 
 
 class FlowClosed(NamedTuple):
-    """The connection ended. `how`, `by`: see `decoder.connection.events.Closed`; `comments`: of the packet that ended it."""
+    """The connection ended. `how`, `by`: see `decoder.connection.events.Closed`."""
 
     flow: Flow
     time_ns: int
     how: str = ""
     by: str = ""
-    comments: tuple[str, ...] = ()
 
 
 StreamEvent = FlowOpened | Data | Gap | FlowClosed
@@ -155,6 +154,7 @@ class Flow:
     given_up: bool = False  # reported as unreached
     ender: int = -1  # whose FIN came first
     ended_ns: int = 0  # when it came
+    end_comments: tuple[str, ...] = ()  # of that packet
     over: bool = False  # reported as closed without the other FIN
     comments: tuple[str, ...] = ()
     held: list[tuple[int, Data]] = field(default_factory=list)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from ...decoder.connection.connection import plausible_request
+from ...decoder.connection.events import HALF_CLOSED_NS
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
 from ...decoder.wire.tls_records import starts_tls
 from ..foreign.recognition import MOST_KEPT, KafkaRecognizer, may_begin
@@ -27,8 +28,6 @@ _MAX_ON_TRIAL = 16 * MOST_KEPT  # bytes of all conversations of which it is not 
 UNANSWERED_NS = 10 * 10**9
 """A SYN that has no answer for so long gets none: by then it was sent four times (RFC 6298)."""
 _SENT_AGAIN_NS = 10**9  # after so long an unanswered SYN is sent again for the first time
-_HALF_CLOSED_NS = 10**9
-"""Brokers end a connection within milliseconds of the client's FIN."""
 _HALF = 1 << 31
 _FULL = 1 << 32
 
@@ -56,6 +55,7 @@ class Reassembler:
         self._tls: set[frozenset[bytes]] = set()
         self._brokers: set[Address] = set()  # known Kafka brokers, on any port
         self.opening: dict[int, Flow] = {}  # tried, not answered yet, oldest first
+        self.half_open: dict[int, Flow] = {}  # ended by one side, and not returned by `half_closed` yet
 
     def feed(self, packet: Packet, segment: TcpSegment) -> Iterator[StreamEvent]:
         """The events that this packet completes."""
@@ -105,6 +105,7 @@ class Reassembler:
                 self._strangers.add(frozenset(flow.ends))
 
     def _forget(self, flow: Flow) -> None:
+        self.half_open.pop(id(flow), None)
         client, broker = flow.ends
         self._flows.pop((flow.interface, client, broker), None)
         self._flows.pop((flow.interface, broker, client), None)
@@ -188,10 +189,12 @@ class Reassembler:
             # What came first ended it: a RST behind a FIN may only answer bytes sent to an end that had closed.
             closing = flow.ender >= 0
             if not closing:
-                flow.ender, flow.ended_ns = direction, packet.time_ns
-            if segment.flags & RST or self._in_order or flow.sides[1 - direction].finished:
+                flow.ender, flow.ended_ns, flow.end_comments = direction, packet.time_ns, packet.comments
+            if segment.flags & RST or flow.sides[1 - direction].finished:
                 how = "fin" if closing or not segment.flags & RST else "rst"
-                yield from self._close(flow, packet.time_ns, how, flow.ender, packet.comments)
+                yield from self._close(flow, packet.time_ns, how, flow.ender)
+            else:
+                self.half_open[id(flow)] = flow
 
     def _open(self, key: tuple[int, bytes, bytes], direction: int, time_ns: int) -> tuple[Flow, int]:
         interface, source, target = key
@@ -248,9 +251,7 @@ class Reassembler:
         """The number of foreign conversations that begin with a TLS hello."""
         return len(self._tls)
 
-    def _close(
-        self, flow: Flow, time_ns: int, how: str = "", by: int = -1, comments: tuple[str, ...] = ()
-    ) -> Iterator[StreamEvent]:
+    def _close(self, flow: Flow, time_ns: int, how: str = "", by: int = -1) -> Iterator[StreamEvent]:
         """End a flow: what still waited for missing packets comes out. `by`: the direction that ended it."""
         self._forget(flow)
         if not how and flow.ender >= 0:
@@ -263,19 +264,19 @@ class Reassembler:
             how = "unreached"
         if flow.kafka and not flow.given_up:
             yield from self._give_up_waiting(flow)
-            yield FlowClosed(flow, time_ns, how, ("client", "broker")[by] if by >= 0 else "", comments)
+            yield FlowClosed(flow, time_ns, how, ("client", "broker")[by] if by >= 0 else "")
         elif flow.foreign:
             self._foreign += 1
 
     def finish(self, time_ns: int = 0) -> Iterator[StreamEvent]:
         """The capture ends (at `time_ns`): what still waited for missing packets comes out. Connections stay open, except those that
         a broker has ended: no answer can come. A client may still get answers after its own FIN, so its end counts only if the capture
-        goes on for `_HALF_CLOSED_NS`."""
+        goes on for `HALF_CLOSED_NS`."""
         for flow in self.flows():
             yield from self._known(self._give_up_waiting(flow))
             if flow.recognizer is not None:
                 yield from self._decided(flow, flow.recognizer.last())
-            if flow.kafka and (flow.ender == 1 or (flow.ender == 0 and time_ns - flow.ended_ns >= _HALF_CLOSED_NS)):
+            if flow.kafka and (flow.ender == 1 or (flow.ender == 0 and time_ns - flow.ended_ns >= HALF_CLOSED_NS)):
                 yield from self._close(flow, flow.ended_ns)
                 flow.over = True
                 client, broker = flow.ends
@@ -359,6 +360,13 @@ class Reassembler:
     def flows(self) -> list[Flow]:
         """All flows that are open."""
         return list({id(flow): flow for flow, _ in self._flows.values() if not flow.over}.values())
+
+    def half_closed(self, time_ns: int) -> list[Flow]:
+        """Flows that one side ended `HALF_CLOSED_NS` before a time, once each. They stay open for what may still come."""
+        due = [flow for flow in self.half_open.values() if time_ns - flow.ended_ns >= HALF_CLOSED_NS and self.is_settled(flow)]
+        for flow in due:
+            del self.half_open[id(flow)]
+        return due
 
     def flow_of(self, segment: TcpSegment) -> Flow | None:
         """The flow of a segment, as far as it is known; for foreign captures."""

@@ -9,6 +9,7 @@ byte, so a large frame may carry an earlier time than the event before it.
 """
 
 import os
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -109,6 +110,7 @@ class EventReader:
         self._file: _File | None = None
         self._last: tuple[Identity | None, int | None] = None, None  # of the file before: what it was, how it ended
         self._now_ns = 0
+        self._end = 0, 0  # how far `half_closed` has seen the file grow, and when
         self._streams: dict[int, Stream] = {}
         self._topics = Topics()
         self._early: dict[tuple[int, int], list[BrokerLegFrame]] = {}
@@ -223,6 +225,23 @@ class EventReader:
             if file.ended is None and (written or not more):
                 return
             yield from self._leave()
+
+    @property
+    def half_open(self) -> bool:
+        """Whether `half_closed` has connections to come, now or in a moment."""
+        return self._file is not None and bool(self._file.follower.reassembler.half_open)
+
+    def half_closed(self) -> Iterator[ConnectionEvent]:
+        """Connections that one side has ended and the other has not, as closed: for a capture that still grows, after `read`."""
+        file = self._file
+        if file is None:
+            return
+        if file.reader.end != self._end[0]:
+            self._end = file.reader.end, time.monotonic_ns()
+        # A capture of packets has no other clock than its packets, until they stop coming.
+        now_ns = time.time_ns() if self.live else file.follower.now_ns + time.monotonic_ns() - self._end[1]
+        for event in file.follower.half_closed(now_ns):
+            yield from self._complete(event)
 
     def end(self) -> Iterator[ConnectionEvent]:
         """The last events, and close the files."""

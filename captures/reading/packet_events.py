@@ -167,6 +167,18 @@ class PacketFollower:
                 self.unread += unread
                 yield Missing(stream.decoder.number, direction, size, time_ns, unread)
 
+    def half_closed(self, time_ns: int) -> Iterator[ConnectionEvent]:
+        """For a capture that grows: connections that one side ended, once each, as soon as the other has had `HALF_CLOSED_NS` to
+        follow. More may come on such a connection."""
+        for flow in self.reassembler.half_closed(time_ns):
+            stream = self._flows.get(id(flow))
+            if stream is None:
+                continue
+            if flow.ender == Direction.RESPONSE and not stream.broken:
+                yield from _stray(stream, stream.decoder.broker_ended(flow.ended_ns))
+            by = _ended_by(flow.end_comments) if self._own else ("client", "broker")[flow.ender]
+            yield Closed(stream.decoder.number, flow.ended_ns, "fin", by)
+
     def pending(self) -> list[Exchange]:
         """The requests that wait, in the order of the file."""
         waiting = [e for s in self._flows.values() for e in s.decoder.pending()]
@@ -237,12 +249,11 @@ class PacketFollower:
         if self._acknowledged:
             yield from self._unseen(event.flow, stream, event.time_ns)
         if not stream.broken:
-            for found in stream.decoder.close(event.time_ns):
-                yield NonKafkaData(number, found) if isinstance(found, Opaque) else found
+            yield from _stray(stream, stream.decoder.close(event.time_ns))
         how, by = event.how, event.by
         if self._own:
             # The order of synthetic packets means nothing, only the comment does.
-            how, by = stream.failed or how, _ended_by(event.comments)
+            how, by = stream.failed or how, _ended_by(event.flow.end_comments)
         yield Closed(number, event.time_ns, how, by)
 
     # bytes
@@ -432,6 +443,12 @@ def _opaque(data: Data, reason: str) -> Opaque:
     if reason == _TOKEN and int.from_bytes(content[:4], "big") == len(content) - 4:
         return Opaque(direction, content[4:], data.time_ns, reason, framed=True)
     return Opaque(direction, content, data.time_ns, reason)
+
+
+def _stray(stream: Stream, events: list[Event]) -> Iterator[ConnectionEvent]:
+    """Events of a decoder at an end; the packets of undecoded bytes are not asked for any more."""
+    for event in events:
+        yield NonKafkaData(stream.decoder.number, event) if isinstance(event, Opaque) else event
 
 
 def _ended_by(comments: tuple[str, ...]) -> str:

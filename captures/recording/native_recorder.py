@@ -39,7 +39,7 @@ _PATIENCE, _MOST_PATIENCE = 8, 1024
 class RecordedConnection:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("asked", "backoff", "broken", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder", "tls", "unread", "written")
+    __slots__ = ("asked", "backoff", "broken", "broker_ended", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder", "tls", "unread", "written")
 
     def __init__(self, connection: OpenConnection, snaplen: int | None = None, topics: Topics | None = None) -> None:
         self.open = connection
@@ -55,7 +55,7 @@ class RecordedConnection:
         self.written = False  # where exchanges are picked: one was
         self.opaque = [False, False]
         self.tls: list[TlsRecords | None] = [None, None]
-        self.broken = False
+        self.broken = self.broker_ended = False
         self.recorder: ConnectionRecorder | None = None  # the `native.ConnectionRecorder` that has taken over, if one has
         self.backoff = Backoff()
 

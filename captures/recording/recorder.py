@@ -245,6 +245,22 @@ class Recorder:
         connection = self._connections.get(conn)
         return connection is not None and (connection.recorder or connection.decoder).awaits(correlation_id)
 
+    def ended(self, conn: int, direction: int, time_ns: int) -> None:
+        """One side has ended, and the other has not: `closed` follows, perhaps much later."""
+        connection = self._connections.get(conn)
+        if connection is None:
+            return
+        self._native.leave(connection)
+        connection.broker_ended = direction == Direction.RESPONSE
+        try:
+            for event in connection.decoder.broker_ended(time_ns) if connection.broker_ended else ():
+                self._event(connection, event)
+            if self._wanted is None or connection.written:
+                self._recording.end_side(connection.open, direction, time_ns)
+        except Exception as error:
+            self._fault(f"connection {conn}", error)
+        self._recording.tick()
+
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         """The connection ended: "fin" or "rst" (anything else is written as a FIN); `by`: who ended it (`Closed`), "" if
         unknown, or if it was the proxy."""
@@ -256,7 +272,7 @@ class Recorder:
             for event in connection.decoder.close(time_ns):
                 self._event(connection, event)
             if self._wanted is None or connection.written:
-                self._recording.end(connection.open, time_ns, how, by)
+                self._recording.end(connection.open, time_ns, how, by, connection.broker_ended)
         except Exception as error:
             self._fault(f"connection {conn}", error)
         del self._connections[conn]

@@ -317,11 +317,19 @@ class Recording:
             return IndexEncoder().exchange(exchange)
         return self.index.exchange(exchange)
 
-    def end(self, connection: OpenConnection, time_ns: int, how: str, by: str) -> None:
-        """Write the end of a connection; `by`: who ended it (`Closed`), "" when that is not known. `how` is ""
-        where the end was not captured: then none is written."""
+    def end_side(self, connection: OpenConnection, side: int, time_ns: int) -> None:
+        """Write the FIN of the client (side 0) or the broker (1); the other side stays open."""
         segment = self.ready()
         if segment:
+            self.known(segment, connection)
+            segment.end_side(connection.number, side, time_ns, ENDED_COMMENT + ("client", "broker")[side])
+
+    def end(self, connection: OpenConnection, time_ns: int, how: str, by: str, broker_ended: bool = False) -> None:
+        """Write the end of a connection; `by`: who ended it (`Closed`), "" when that is not known. `how` is ""
+        where the end was not captured: then none is written. `broker_ended`: the broker's FIN was written, perhaps into an
+        earlier segment, where the connection ends for readers."""
+        segment = self.ready()
+        if segment and (segment.knows(connection.number) or not broker_ended):
             self.known(segment, connection)
             comment = ENDED_COMMENT + by if by else ""
             segment.end(connection.number, time_ns, how, 1 if by == "broker" else 0, comment)

@@ -102,10 +102,11 @@ def _buffer(start: bytes) -> bytearray:
 class _Stream:
     """The TCP state of one leg of one connection within this segment."""
 
-    __slots__ = ("ends", "next")
+    __slots__ = ("ended", "ends", "next")
 
     def __init__(self, client: Address, broker: Address) -> None:
         self.ends = (client, broker)
+        self.ended = -1  # whose FIN was written
         self.next = array("Q", (_FIRST_SEQUENCE, _FIRST_SEQUENCE))
 
 
@@ -223,22 +224,28 @@ class SegmentWriter:
         # At most 1 GiB: beyond half the number space a gap would look like a step back.
         self._streams[connection, leg].next[direction] += min(max(size, 1), 1 << 30)
 
+    def end_side(self, connection: int, side: int, time_ns: int, comment: str = "") -> None:
+        """Write the FIN of the client (side 0) or the broker (1) on every leg of the connection that this segment knows."""
+        for leg in (CLIENT_LEG, BROKER_LEG):
+            stream = self._streams.get((connection, leg))
+            if stream is not None and stream.ended < 0:
+                stream.ended = side
+                self._packet(stream, leg, side, time_ns, FIN | ACK, b"", (comment,) if comment else ())
+
     def end(self, connection: int, time_ns: int, how: str, side: int = 0, comment: str = "") -> None:
         """Write the end of every leg of the connection that this segment knows: "fin" or "rst", first from the
-        client (side 0) or the broker (1); "": only forget it."""
-        comments = (comment,) if comment else ()
+        client (side 0) or the broker (1), unless one of them has ended; "": only forget it."""
+        if how not in ("", "rst"):
+            self.end_side(connection, side, time_ns, comment)
         for leg in (CLIENT_LEG, BROKER_LEG):
             stream = self._streams.pop((connection, leg), None)
-            if stream is None:
-                continue
-            if not how:
+            if stream is None or not how:
                 continue
             if how == "rst":
-                self._packet(stream, leg, side, time_ns, RST | ACK, b"", comments)
+                self._packet(stream, leg, side, time_ns, RST | ACK, b"", (comment,) if comment else ())
                 continue
-            self._packet(stream, leg, side, time_ns, FIN | ACK, b"", comments)
-            self._packet(stream, leg, 1 - side, time_ns, FIN | ACK, b"", ())
-            self._packet(stream, leg, side, time_ns, ACK, b"", ())
+            self._packet(stream, leg, 1 - stream.ended, time_ns, FIN | ACK, b"", ())
+            self._packet(stream, leg, stream.ended, time_ns, ACK, b"", ())
 
     def sync(self, in_flight: bytes = b"", flags: int = 0) -> None:
         """Write a sync block over everything since the last one; `in_flight`: packed `InFlight` entries."""

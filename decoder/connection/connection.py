@@ -162,15 +162,20 @@ class Connection:
         given_up = self._streams[direction].restart(at_frame)
         return [Opaque(direction, given_up, 0, "cut off by missing bytes")] if given_up else []
 
-    def close(self, time_ns: int = 0) -> list[Event]:
-        """The connection ended: requests that still wait get no response."""
+    def broker_ended(self, time_ns: int = 0) -> list[Event]:
+        """The broker has ended its side: requests that still wait get no response. The client may still send some."""
         events: list[Event] = []
         while self._queue:
             events.extend(_unanswered(self._queue.pop()))
-        for stream in self._streams:
-            if rest := stream.give_up():
-                events.append(Opaque(stream.direction, rest, time_ns, "the connection ended inside a frame"))
-        return events
+        return [*events, *self._cut_off(Direction.RESPONSE, time_ns)]
+
+    def close(self, time_ns: int = 0) -> list[Event]:
+        """The connection ended: requests that still wait get no response."""
+        return [*self.broker_ended(time_ns), *self._cut_off(Direction.REQUEST, time_ns)]
+
+    def _cut_off(self, direction: Direction, time_ns: int) -> list[Event]:
+        rest = self._streams[direction].give_up()
+        return [Opaque(direction, rest, time_ns, "the connection ended inside a frame")] if rest else []
 
     def _receive(self, direction: Direction, data: Bytes, time_ns: int) -> Iterator[Event]:
         take = self._response if direction else self._request

@@ -66,6 +66,8 @@ class Closed:
     by: str = ""
 
 
+HALF_CLOSED_NS = 10**9
+"""When a connection that one side has ended counts as closed. Brokers and clients follow within milliseconds, if they do."""
 NEVER_ESTABLISHED = ("refused", "unreached", "login", "tls")
 """How connections end that were never established. In the last two the proxy failed: the broker refused its login, or the TLS
 handshake between them failed."""

@@ -85,6 +85,8 @@ def ended(connection: ConnectionInterface) -> None:
     probe = pending(connection.adapter)
     if probe is not None:
         probe.ended()
+    else:
+        connection.relay.version_negotiation.broker_ended(connection.broker)
 
 
 def adapt_request(connection: ConnectionInterface, entry: InFlight, sent: bytes, original: bytes, answered: bool, now: int) -> bool:
@@ -174,7 +176,9 @@ def adapt_response(connection: ConnectionInterface, entry: InFlight, frame: byte
             _report(connection, entry, error)
         return None
     if request.api_key == API_VERSIONS:
-        connection.relay.version_negotiation.on_response(connection.broker, frame[4:], sent & 0xFFFF, adapter)
+        negotiation = connection.relay.version_negotiation
+        negotiation.on_response(connection.broker, frame[4:], sent & 0xFFFF, adapter)
+        adapter = negotiation.renewed(connection, adapter)
     try:
         return framed(adapter.response(request, frame[4:]))
     except Exception as error:  # fail open where that is possible

@@ -87,6 +87,26 @@ class VersionNegotiation:
         if adapter is not None and not isinstance(adapter, VersionsPending):
             use_adapter(connection, adapter)
 
+    def renewed(self, connection: ConnectionInterface, adapter: VersionAdapter) -> VersionAdapter:
+        """The adapter of a connection whose broker has just answered ApiVersions: a new one if it offers something else than on
+        the connections before, because another release has taken its place."""
+        inner = adapter.inner if isinstance(adapter, StackedAdapters) else adapter
+        found = self._brokers[connection.broker].offers
+        if adapter is not connection.adapter or not isinstance(inner, TranslatingAdapter):
+            return adapter
+        if found is None or inner.translator.served == served_by(found):
+            return adapter
+        self.renew(connection)
+        if isinstance(adapter, StackedAdapters) and isinstance(adapter.outer, EmulatedRelease):
+            use_adapter(connection, self.with_profile(connection, adapter.outer))
+        return connection.adapter or adapter
+
+    def broker_ended(self, broker: Address) -> None:
+        """A broker has ended a connection: another release may take its place, so the next connection asks."""
+        known = self._brokers.get(broker)
+        if known is not None and known.answered and self._translate:
+            known.offers, known.answered = None, False
+
     def knows(self, broker: Address) -> bool:
         """Whether it is known, or assumed, what a broker offers."""
         return self._brokers[broker].offers is not None

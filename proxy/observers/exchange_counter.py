@@ -147,6 +147,8 @@ class ExchangeCounter:
             self._leave(counted)
             counted.decoder.lost(Direction(direction))
 
+    def ended(self, conn: int, direction: int, time_ns: int) -> None: ...
+
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         counted = self._connections.pop(conn, None)
         if counted is not None:

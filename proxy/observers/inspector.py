@@ -94,6 +94,8 @@ class InspectingTask:
         if loop.idle:
             # Only a reader that has read everything knows that something has not come by now.
             inspector.traffic.at(now_ns())
+        for closed in self.decoder.half_closed(now_ns() if loop.idle else self.decoder.now_ns):
+            inspector.feed(closed)
         if self._trigger is not None:
             self._trigger.tick(inspector.findings)
         if self._reports is None:

@@ -290,6 +290,9 @@ class Recordings:
         else:
             self._consumer.lost(conn, direction, nbytes)
 
+    def ended(self, conn: int, direction: int, time_ns: int) -> None:
+        self._consumer.ended(conn, direction, time_ns)
+
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         self._connections.pop(conn, None)
         for direction in (0, 1):

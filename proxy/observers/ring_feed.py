@@ -57,6 +57,9 @@ class Consumer(Protocol):
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
         """So many bytes were overwritten before they were read."""
 
+    def ended(self, conn: int, direction: int, time_ns: int) -> None:
+        """One side of a connection has ended, and the other has not."""
+
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         """A connection ends. how: "fin", "rst" or "lost". by: who ended it, as in `decoder.connection.events.Closed`."""
 
@@ -93,6 +96,8 @@ class RingFeed:
             self._legs.pop(conn, None)
             about = json.loads(bytes(data))
             consumer.closed(conn, time_ns, about["how"], about.get("by", ""))
+        elif kind == Kind.ENDED:
+            consumer.ended(conn, direction, time_ns)
         elif kind == Kind.NOTE:
             consumer.note(conn, first - (1 << 32) if first >> 31 else first, bytes(data).decode())
         elif kind == Kind.BROKER_LEG:

@@ -11,7 +11,7 @@ from functools import partial
 
 from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, Topics
 from ...decoder.connection.connection import Event
-from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ...decoder.connection.events import HALF_CLOSED_NS, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
 from ...diagnostics import contained
 from ..events import show
@@ -42,7 +42,11 @@ class TrafficDecoder:
         self._topics = Topics()
         self._early: dict[int, dict[int, list[str]]] = {}
         """Notes of requests that were not seen yet, by connection and correlation id."""
-        self._now_ns = 0
+        self._ended: dict[int, Closed] = {}
+        """The end of each connection that only one side has ended so far."""
+        self._reported: set[int] = set()
+        """Those of them that `half_closed` has returned."""
+        self.now_ns = 0
         """The time of the newest record."""
 
     def _pass_on(self, event: ConnectionEvent) -> None:
@@ -58,7 +62,7 @@ class TrafficDecoder:
             self._pass_on(NonKafkaData(conn, event) if isinstance(event, Opaque) else event)
 
     def opened(self, conn: int, time_ns: int, ends: ConnectionEnds) -> None:
-        self._now_ns = time_ns
+        self.now_ns = time_ns
         shown = show(ends.client), show(ends.broker)
         if ends.failed:
             self._failed[conn] = ends.failed
@@ -69,7 +73,7 @@ class TrafficDecoder:
     def data(
         self, conn: int, direction: int, time_ns: int, data: bytes | memoryview, first_frame: int = NONE
     ) -> None:
-        self._now_ns = time_ns
+        self.now_ns = time_ns
         if self._moved is not None:
             self._moved(conn, direction, time_ns, len(data))
         connection = self._connections.get(conn)
@@ -78,7 +82,7 @@ class TrafficDecoder:
             self._decode(conn, partial(receive, data, time_ns))
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
-        self._now_ns = time_ns
+        self.now_ns = time_ns
         if self._moved is not None:
             self._moved(conn, direction, time_ns, nbytes)
         connection = self._connections.get(conn)
@@ -134,11 +138,30 @@ class TrafficDecoder:
         connection = self._connections.get(conn)
         if connection is not None:
             connection.lost(Direction(direction))
-        self._pass_on(Missing(conn, Direction(direction), nbytes, self._now_ns))
+        self._pass_on(Missing(conn, Direction(direction), nbytes, self.now_ns))
+
+    def ended(self, conn: int, direction: int, time_ns: int) -> None:
+        self.now_ns = time_ns
+        connection = self._connections.get(conn)
+        self._ended[conn] = Closed(conn, time_ns, "fin", "broker" if direction else "client")
+        if direction and connection is not None:
+            self._pass_on_all(conn, connection.broker_ended(time_ns))
+
+    def half_closed(self, now_ns: int) -> list[Closed]:
+        """The ends of connections that only one side has ended, once each, when the other has had `HALF_CLOSED_NS` to follow. More may
+        come on such a connection."""
+        waiting = self._ended.keys() - self._reported
+        due = [self._ended[conn] for conn in waiting if now_ns - self._ended[conn].time_ns >= HALF_CLOSED_NS]
+        self._reported.update(closed.connection for closed in due)
+        return due
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         connection = self._connections.pop(conn, None)
         self._early.pop(conn, None)
+        self._reported.discard(conn)
+        ended = self._ended.pop(conn, None)
+        if ended is not None and ended.by == by:  # what came first ended it, as in a capture of packets
+            how, time_ns = ended.how, ended.time_ns if by == "broker" else time_ns
         if connection is not None:
             self._pass_on_all(conn, connection.close(time_ns))
         how = self._failed.pop(conn, how)

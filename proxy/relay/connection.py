@@ -438,8 +438,19 @@ class Connection(Link):
             and self.response.at_boundary()
         )
 
+    def half_ended(self, half: interfaces.HalfConnectionInterface, now: int) -> None:
+        """One side has ended. The other may leave its end open for minutes, so observers learn of it now."""
+        other = self.request if half.direction else self.response
+        if other.eof:
+            return
+        if self.state is ConnectionState.OPEN:
+            self.ended_by = self.ended_by or self._who_ended()
+            self.relay.writer.write(Kind.ENDED, self.number, half.direction, now, b"", NONE, half.position)
+        if half.direction:
+            version_adaptation.ended(self)
+
     def half_done(self) -> None:
-        self.ended_by = self.ended_by or self._who_ended()
+        """The end of one side was passed on."""
         if self.request.done and self.response.done:
             self.close("fin")
 
@@ -448,7 +459,7 @@ class Connection(Link):
         if self.closed:
             return
         self.ended_by = by or self.ended_by
-        flowed = self.established
+        flowed, was_reset = self.established, not self.response.eof
         self._enter(ConnectionState.CLOSED)
         self.relay.intercepts.gone(self)
         if self.relay.plugins is not None:
@@ -470,7 +481,7 @@ class Connection(Link):
                     pass
             sock.close()
         if flowed:
-            if self.ended_by == "broker":
+            if self.ended_by == "broker" and was_reset:
                 version_adaptation.ended(self)
             self._conclude(how, self.ended_by)
             streams = self.request.position, self.response.position

@@ -588,8 +588,10 @@ class HalfConnection(State):
         self.spill(now)
         if self.direction and self.open:
             self.connection.response_orderer.deliver_all(now)
-        if not self.pending and self.open:
-            self._pass_end()
+        if self.open:
+            self.connection.half_ended(self, now)
+            if not self.pending:
+                self._pass_end()
 
     def _pass_end(self) -> None:
         """Pass the end of the stream on: FIN as FIN, the other direction stays open."""

@@ -306,14 +306,14 @@ class RingReader:
                 yield RingRecord(kind, connection, direction, time_ns, data, first)
             elif synced:
                 streams[2 + direction] = expected
+        elif kind == Kind.ENDED:
+            if connection in self._open:
+                yield from self._lost_before(connection, direction, stream)
+                yield RingRecord(kind, connection, direction, time_ns, data, first)
         elif kind == Kind.CLOSED:
             announced = connection in self._open
-            streams = self._streams_of(connection)
-            for direction_of, end in enumerate(json.loads(bytes(data)).get("streams", ())):
-                resumed = streams[2 + direction_of]
-                missed = end - (streams[direction_of] if resumed < 0 else resumed)
-                if announced and missed > 0:
-                    yield Lost(connection, direction_of, missed)
+            for direction_of, end in enumerate(json.loads(bytes(data)).get("streams", ()) if announced else ()):
+                yield from self._lost_before(connection, direction_of, end)
             self._forget(connection)
             if announced:
                 yield RingRecord(kind, connection, direction, time_ns, data, first)
@@ -323,6 +323,15 @@ class RingReader:
                 yield RingRecord(Kind.CLOSED, ended, 0, time_ns, b'{"how": "lost"}', NONE)
         else:
             yield RingRecord(kind, connection, direction, time_ns, data, first)
+
+    def _lost_before(self, connection: int, direction: int, end: int) -> Iterator[Lost]:
+        """What was lost at the end of a direction."""
+        streams = self._streams_of(connection)
+        resumed = streams[2 + direction]
+        missed = end - (streams[direction] if resumed < 0 else resumed)
+        streams[direction], streams[2 + direction] = end, -1
+        if missed > 0:
+            yield Lost(connection, direction, missed)
 
     def _forget(self, connection: int) -> None:
         self._open.discard(connection)

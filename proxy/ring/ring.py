@@ -75,6 +75,8 @@ class Kind(IntEnum):
     """The writer has died, and its connections have ended with it (see `merged_rings`)."""
     SKIPPED = 10
     """Bytes of a frame beyond the snap length, which readers do not want; no data; `first_frame` is their number."""
+    ENDED = 11
+    """One side has ended, and the other has not yet: `direction` says which. No data; the stream position is the length of its stream."""
 
 
 class Ring:

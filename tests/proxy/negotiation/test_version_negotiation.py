@@ -23,6 +23,7 @@ from harness.testbed import Testbed, next_event
 
 API_VERSIONS, FETCH, HEARTBEAT, METADATA = 18, 1, 12, 3
 NEWEST = releases.release(releases.releases()[-1])
+OLDER = releases.release("1.0")
 
 
 def asking(version: int = 0, number: int = 1, client_id: str = "t") -> bytes:
@@ -35,6 +36,7 @@ class Kafka:
 
     def __init__(self, silent: bool = False, closes: bool = False) -> None:
         self.silent, self.closes = silent, closes
+        self.release = NEWEST
         self.seen: list[tuple[int, int]] = []
 
     def __call__(self, sock: socket.socket) -> None:
@@ -48,7 +50,7 @@ class Kafka:
             elif not self.silent:
                 ranges = [
                     {"api_key": key, "min_version": low, "max_version": high}
-                    for key, (low, high) in NEWEST.offered.items()
+                    for key, (low, high) in self.release.offered.items()
                 ]
                 body = {"api_keys": ranges}
                 sock.sendall(
@@ -140,6 +142,40 @@ def test_the_broker_is_asked_before_the_first_request(testbed: Testbed) -> None:
         client.sendall(wire.request(HEARTBEAT, 1, 1) + wire.request(HEARTBEAT, 1, 2))
         assert [wire.read_frame(client) for _ in range(2)] == [wire.response(1, b"ok"), wire.response(2, b"ok")]
         assert broker.seen.count((API_VERSIONS, 0)) == 1, number
+
+
+@pytest.mark.parametrize("profile", [None, Profile.of("3.0")], ids=["", "pretend"])
+def test_a_broker_is_replaced_by_one_of_another_release(testbed: Testbed, profile: Profile | None) -> None:
+    """Its offers hold for the connection on which it was asked: the next one gets the new range, as behind a proxy that starts now."""
+    broker = Kafka()
+    address, versions = testbed.broker(broker).address, VersionsConfig(profile, translate=True)
+    proxy = testbed.proxy(address, versions=versions)
+    for release in (NEWEST, OLDER, NEWEST):
+        broker.release = release
+        expected = ask(testbed.client(testbed.proxy(address, versions=versions).address), asking())
+        client = testbed.client(proxy.address)
+        assert [ask(client, asking(number=number)) for number in range(2)] == [expected] * 2
+        wire.ask_or_end(client, heartbeat(2))
+        assert broker.seen[-1] == (HEARTBEAT, min(2, release.offered[HEARTBEAT][1]))
+
+
+def test_clients_that_do_not_ask_meet_another_release(testbed: Testbed) -> None:
+    """A broker that is replaced ends its connections: the next client waits until it is asked again."""
+    broker = Kafka()
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
+    client = testbed.client(proxy.address)
+    assert ask(client, asking())
+    broker.closes = True
+    assert wire.ask_or_end(client, wire.with_size(asking())) == b""
+    broker.closes, broker.release = False, OLDER
+    broker.seen.clear()
+    wire.ask_or_end(testbed.client(proxy.address), heartbeat(2))  # the other client is still in CLOSE_WAIT
+    assert broker.seen == [(API_VERSIONS, 0), (HEARTBEAT, 1)]
+
+
+def heartbeat(version: int) -> bytes:
+    body = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    return wire.with_size(decoder.encode_request(HEARTBEAT, version, body, correlation_id=9, client_id="t"))
 
 
 @pytest.mark.parametrize(("silent", "release"), [(True, "0.9.0"), (False, "0.8.2")])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import (
@@ -29,6 +30,7 @@ from harness.scripted import answering
 from harness.testbed import Testbed, next_event
 from harness.wire import with_size
 
+SECOND = 1_000_000_000
 MALFORMED = "malformed-api-versions-fallback"
 WRONG = b"\x00\x23" + bytes(15)
 """UNSUPPORTED_VERSION in no known form: what librdkafka's mock brokers once answered ApiVersions v3 with."""
@@ -164,6 +166,33 @@ def test_a_connection_in_vain_and_a_reset_reach_the_detectors() -> None:
         ("Missing", "", ""),
         ("Closed", "", ""),
     ]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_end_of_one_side_is_an_end_after_a_moment(side: int) -> None:
+    seen: list[object] = []
+    traffic = TrafficDecoder(seen.append)
+    traffic.opened(1, SECOND, ConnectionEnds(CLIENT, BROKER))
+    traffic.data(1, 0, SECOND, wire.request(18, 0, 1))
+    traffic.ended(1, side, 2 * SECOND)
+    # No answer can come after the broker's end; after the client's it still may.
+    assert [type(each).__name__ for each in seen] == ["Opened", "RequestSeen", "ExchangeDone"][: 2 + side]
+    by = ("client", "broker")[side]
+    assert traffic.half_closed(3 * SECOND - 1) == []
+    assert traffic.half_closed(3 * SECOND) == [Closed(1, 2 * SECOND, "fin", by)]
+    assert traffic.half_closed(9 * SECOND) == []
+    assert [exchange.correlation_id for exchange in traffic.in_flight()] == [1] * (1 - side)
+    traffic.closed(1, 10 * SECOND, "rst", by)
+    assert seen[-1] == Closed(1, (10, 2)[side] * SECOND, "fin", by)
+    assert traffic.half_closed(20 * SECOND) == []
+
+
+def test_both_sides_end_at_once() -> None:
+    traffic = TrafficDecoder()
+    traffic.opened(1, SECOND, ConnectionEnds(CLIENT, BROKER))
+    traffic.ended(1, 0, 2 * SECOND)
+    traffic.closed(1, 2 * SECOND + 5, "fin", "client")
+    assert traffic.half_closed(9 * SECOND) == []
 
 
 def test_faults_of_ours_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
+from barnabas.captures.pcap.packets import FIN, endpoint, parse
+from barnabas.captures.pcap.pcapng import CaptureReader
+from barnabas.decoder import ExchangeDone
 from barnabas.decoder.connection.events import Closed, ConnectionEvent, Opened
-from barnabas.proxy.events import ConnectionClosed, UpstreamFailed
+from barnabas.decoder.connection.exchange import State
+from barnabas.proxy.events import ConnectionClosed, FindingSeen, UpstreamFailed
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, attempts, until
@@ -75,6 +79,76 @@ def test_who_ended_it(testbed: Testbed, tmp_path: Path, how: str, by: str) -> No
     assert f"({how} by {by})" in closed.text
     proxy.stop()
     assert closings(tmp_path) == [(how, by)]
+
+
+@pytest.fixture(params=["accelerator", "pure Python"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy's processes with the accelerator and without."""
+    if request.param == "pure Python":
+        monkeypatch.setenv("BARNABAS_PURE", "1")
+
+
+def fins(path: Path, broker: int) -> list[str]:
+    """Whose FINs the client's leg of a recording has, which may still grow; `broker`: the broker's port."""
+    found: list[str] = []
+    for segment in sorted(path.glob("*.pcapng*")):
+        with segment.open("rb") as file:
+            for packet in CaptureReader(file).packets():
+                parsed = parse(packet.linktype, packet.data, packet.size)
+                if parsed is not None and parsed.flags & FIN and not packet.interface:
+                    found.append("broker" if endpoint(parsed.source)[1] == broker else "client")
+    return found
+
+
+@pytest.mark.usefixtures("either")
+def test_a_broker_ends_and_the_client_stays(testbed: Testbed, tmp_path: Path) -> None:
+    """Clients in CLOSE_WAIT: the finding comes, and the broker's FINs are recorded, before a client closes."""
+    broker = testbed.broker(wire.read_frame).address
+    proxy = testbed.proxy(broker, record=tmp_path, findings=True)
+    clients = [testbed.client(proxy.address) for _ in range(3)]
+    for client in clients:
+        client.sendall(wire.request(18, 0, 1))
+        assert end_of(client) == "fin"
+    found = next_event(proxy, FindingSeen)
+    assert (found.finding, found.severity, found.count) == ("closed-on-first-request", "high", 3)
+    assert until(lambda: fins(tmp_path, broker[1])[2:]) == ["broker"]
+    clients[0].sendall(wire.request(3, 0, 2, bytes(4)))  # the broker is gone; it is recorded all the same
+    assert next_event(proxy, ConnectionClosed).by == "broker"
+    for client in clients[1:]:
+        client.close()
+        assert next_event(proxy, ConnectionClosed).by == "broker"
+    proxy.stop()
+    assert fins(tmp_path, broker[1]) == ["broker", "broker", "broker", "client", "client"]
+    assert closings(tmp_path) == [("fin", "broker")] * 3
+    states = [(e.exchange.correlation_id, e.exchange.state) for e in recorded(tmp_path) if isinstance(e, ExchangeDone)]
+    assert sorted(states) == [*[(1, State.NO_RESPONSE)] * 3, (2, State.NO_RESPONSE)]
+    assert {e.finding for e in proxy.events() if isinstance(e, FindingSeen)} <= {"closed-on-first-request"}
+
+
+@pytest.mark.usefixtures("either")
+def test_a_client_ends_and_the_broker_stays(testbed: Testbed, tmp_path: Path) -> None:
+    """A broker that hangs: what it still sends reaches the client."""
+    go = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        wire.read_frame(sock)
+        assert end_of(sock) == "fin"
+        go.wait(PATIENCE)
+        sock.sendall(wire.response(1))
+
+    broker = testbed.broker(script).address
+    proxy = testbed.proxy(broker, record=tmp_path, findings=True)
+    client = testbed.client(proxy.address)
+    client.sendall(wire.request(18, 0, 1))
+    client.shutdown(socket.SHUT_WR)
+    assert until(lambda: fins(tmp_path, broker[1])) == ["client"]
+    go.set()
+    assert wire.read_frame(client) == wire.response(1)
+    assert next_event(proxy, ConnectionClosed).by == "client"
+    proxy.stop()
+    assert fins(tmp_path, broker[1]) == ["client", "broker"]
+    assert closings(tmp_path) == [("fin", "client")]
+    assert [e.exchange.state for e in recorded(tmp_path) if isinstance(e, ExchangeDone)] == [State.PAIRED]
 
 
 def test_a_broker_that_resets_while_the_client_sends(testbed: Testbed, tmp_path: Path) -> None:

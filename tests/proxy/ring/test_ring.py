@@ -149,6 +149,24 @@ def test_what_is_lost_at_the_very_end_is_reported_with_the_close() -> None:
     assert setup.reader.lost_bytes == 90
 
 
+def test_what_is_lost_before_one_side_ends_is_reported_first() -> None:
+    """An answer that was lost must not look like one that never came."""
+    setup = Setup()
+    setup.open(1)
+    setup.data(1, 1, b"x" * 10, 0)
+    list(setup.read_all())
+    setup.data(1, 1, b"y" * 90, NONE)
+    for _ in range(3000):
+        setup.writer.write(Kind.NOTE, 9, 0, 1, b"fills the descriptors", 1)
+    list(setup.read_all())
+    setup.writer.write(Kind.ENDED, 1, 1, 1, b"", NONE, setup.streams[1, 1])
+    setup.writer.write(Kind.ENDED, 2, 1, 1, b"", NONE, 0)  # of a connection that this reader does not know
+    setup.close(1)
+    found = [each for each in setup.read_all() if isinstance(each, Lost) or each.connection != 9]
+    assert [each if isinstance(each, Lost) else each.kind for each in found] == [Lost(1, 1, 90), Kind.ENDED, Kind.CLOSED]
+    assert setup.reader.lost_bytes == 90
+
+
 def test_a_lossless_reader_stops_the_writer_and_loses_nothing() -> None:
     setup = Setup(lossless=True, slots=32768)
     setup.open(1)

@@ -297,7 +297,7 @@ def _follow(
     with stopping_on_signals():
         try:
             while True:
-                for event in inspection.events.read():
+                for event in chain(inspection.events.read(), inspection.events.half_closed()):
                     inspection.take(event)
                 if inspection.events.live:
                     inspection.inspector.traffic.at(time.time_ns())  # what has not come by now is late now

@@ -118,7 +118,7 @@ class CaptureAnalysis:
         if self._fault or self._ended:
             return False
         rows, live = self._growth()
-        return self._rest is not None or self._rows_seen != rows or not live
+        return self._rest is not None or self._rows_seen != rows or not live or (self._source is not None and self._source.half_open)
 
     def _progress(self) -> float:
         source = self._source
@@ -152,6 +152,8 @@ class CaptureAnalysis:
                     return
             self._rest = None
             if self._growth().live:
+                for event in self._source.half_closed():
+                    self._take(event)
                 return
             for event in self._source.end():
                 self._take(event)

@@ -11,6 +11,11 @@ import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.pcap.packets import build, endpoint, parse
 from barnabas.captures.pcap.pcapng import CaptureReader
+from barnabas.captures.tables.columns import Table
+from barnabas.captures.tables.connections import CONNECTIONS
+from barnabas.captures.tables.event_tables import HAPPENINGS
+from barnabas.captures.tables.index_tables import EXCHANGES
+from barnabas.captures.tables.rows import Options, Rows
 from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from harness.run.slices import thin
@@ -93,13 +98,28 @@ ENDED_BY_BROKERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", thin(ENDED_BY_BROKERS, 8))
+@pytest.mark.parametrize("name", ENDED_BY_BROKERS)
 def test_an_end_that_only_the_broker_shows_is_an_end(name: str, tmp_path: Path) -> None:
     path = CAPTURES / f"{name}.pcapng"
     both, one = as_tcpdump_sees_it(path, False), as_tcpdump_sees_it(path, True)
     (tmp_path / "both").mkdir(), (tmp_path / "one").mkdir()
     whole, half = pcap_file(tmp_path / "both", both), pcap_file(tmp_path / "one", one)
     assert high(inspected(half)) == high(inspected(whole))
+
+
+@pytest.mark.parametrize("name", thin(ENDED_BY_BROKERS, 3))
+def test_tables_have_the_same_rows(name: str, tmp_path: Path) -> None:
+    (tmp_path / "both").mkdir(), (tmp_path / "one").mkdir()
+    whole, half = (pcap_file(tmp_path / where, _both(name, where == "one")) for where in ("both", "one"))
+    for table in (CONNECTIONS, EXCHANGES, HAPPENINGS):
+        assert rows(half, table) == rows(whole, table)
+
+
+def rows(path: Path, table: Table) -> list[str]:
+    """The rows of a table, in an order of their own: what ends with the capture comes last in it."""
+    columns = [column for column in table.columns if column.name != "number"]
+    with open_capture(path) as capture:
+        return sorted(str([row[column.name] for column in columns]) for row in Rows(capture, Options(table, columns)))
 
 
 def test_recordings_that_brokers_end_are_among_them() -> None:

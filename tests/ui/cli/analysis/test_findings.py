@@ -23,12 +23,14 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder.findings import detectors
 from barnabas.ui.cli.common.progress import Progress
+from harness import wire
 from harness.browsing.html_page import Page
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 NOW = 1_795_223_022_000_000_000
+LONG_AGO = 1_000_000_000_000_000_000
 MALFORMED = "malformed-api-versions-fallback"
 WRONG = b"\x00\x23" + bytes(15)
 """UNSUPPORTED_VERSION in a body of no known version."""
@@ -246,6 +248,21 @@ def test_follow_prints_what_is_new(start, tmp_path):
     done = command.end()
     assert done.returncode == 0, done.stderr
     assert "1 finding in 2 exchanges on 1 connection: 1 high" in done.stdout
+
+
+def test_follow_reports_what_a_broker_ended_while_the_clients_stay(start, tmp_path):
+    recorder = Recorder(tmp_path / "rec", flush_seconds=0)
+    command = start("findings", "rec", "--follow", "--only", "closed-on-first-request")
+    assert "following rec" in command.line("the title", errors=True)
+    for number in (1, 2, 3):
+        recorder.opened(number, LONG_AGO, ("10.0.0.1", 50000 + number), ("10.0.0.9", 9092))
+        recorder.data(number, 0, LONG_AGO + 1, wire.request(18, 0, 1))
+        recorder.ended(number, 1, LONG_AGO + 2)
+    recorder.flush()
+    assert command.line("the finding").startswith("high   closed-on-first-request x3: broker 10.0.0.9:9092 closes")
+    assert command.line("what to do").startswith("       do: ")
+    recorder.close()
+    assert command.end().returncode == 0
 
 
 @pytest.fixture

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from barnabas.captures import Capture
+from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.ui.tui.model import background_analysis
 from barnabas.ui.tui.model.analysis import Analysis, CaptureAnalysis
 from barnabas.ui.tui.model.background_analysis import BackgroundAnalysis
+from harness import wire
 from harness.waiting import until
+
+LONG_AGO = 1_000_000_000_000_000_000
 
 
 @pytest.fixture
@@ -44,6 +48,21 @@ def test_it_is_the_same_analysis(story: Capture, far: BackgroundAnalysis) -> Non
     assert groups and [there.groups.polled_ns(m) for m in groups[0].members.values()] == [
         near.groups.polled_ns(m) for m in expected[0].members.values()
     ]
+
+
+def test_what_one_side_has_ended_in_a_recording_that_is_still_written(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, flush_seconds=0)
+    for number in (1, 2, 3):
+        recorder.opened(number, LONG_AGO, ("10.0.0.1", 50000 + number), ("10.0.0.9", 9092))
+        recorder.data(number, 0, LONG_AGO + 1, wire.request(18, 0, 1))
+        recorder.ended(number, 1, LONG_AGO + 2)
+    recorder.flush()
+    with open_capture(tmp_path) as capture:
+        analysis = CaptureAnalysis.of(capture)
+        read_on(analysis)
+        assert capture.live and [finding.id for finding in analysis.result.findings] == ["closed-on-first-request"]
+        assert {conn.by for conn in analysis.result.connections.values()} == {"broker"}
+    recorder.close()
 
 
 def test_without_the_process_it_is_read_here(story: Capture, far: BackgroundAnalysis, monkeypatch: pytest.MonkeyPatch) -> None:
