@@ -15,6 +15,9 @@ _PLUGINS = re.compile(
     rf"(?:^|; )plugin ({_NAME}(?:, {_NAME})*): (?:{'|'.join((CHANGED, DELAYED, ANSWERED, DROPPED, CLOSED))})(?:[;,]|$)"
 )
 
+OFFERED = "the client is offered "
+"""What begins, in the notes of a client that is offered other versions than the broker's, the description of these."""
+_OFFERED = re.compile(rf"(?:^|\W){OFFERED}([^(;]*[^(; ])")
 FOR_TOPICS = "a rule or plugin asks for topics"
 """The beginning of notes on what the proxy did so that rules and plugins see the topics of fetches."""
 EDITED_BY_HAND, ANSWERED_BY_HAND, DROPPED_BY_HAND = "edited by hand", "answered by hand", "dropped by hand"
@@ -35,8 +38,10 @@ def plugin_note(plugins: Iterable[str], did: str) -> str:
 
 
 def causes_in(notes: Sequence[str]) -> list[str]:
-    """Who made the proxy change an exchange, by its notes: rules by name, plugins as ``plugin NAME``, `BY_HAND`, `FOR_TOPICS`."""
+    """Who made the proxy change an exchange, by its notes: rules by name, plugins as ``plugin NAME``, `BY_HAND`, `FOR_TOPICS`,
+    and versions offered to clients as in ``versions offered: Metadata up to v9``."""
     found = list(dict.fromkeys((*rules_in(notes), *(f"plugin {name}" for name in plugins_in(notes)))))
+    found += [f"versions offered: {each[1]}" for note in notes for each in _OFFERED.finditer(note)]
     if any(_BY_HAND.search(note) for note in notes):
         found.append(BY_HAND)
     if any(note.startswith(FOR_TOPICS) for note in notes):

@@ -47,7 +47,7 @@ class Pretend(Action):
 
     def add_to(self, faults: FaultPlan, exchange: Exchange, context: ActionContext) -> None:
         faults.adapter = self.adapter
-        faults.notes.append(f"the client is offered {self.profile.text}")
+        faults.notes.append(self.profile.offer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class EmulatedRelease:
         key, version, correlation = decoder.peek_request(frame)
         if self.profile.accepts(key, version):
             return Forward(frame)
-        note = f"{facts.api_name(key)} v{version} refused, as {self.profile.text} does"
+        note = self.profile.refusal(key, version)
         if key == API_VERSIONS and self.profile.negotiates:
             return Answer(self._refusal(correlation), note)
         return Silence(note=note, onwards=True) if self.profile.unanswered else Close(note=note)
@@ -44,7 +44,7 @@ class EmulatedRelease:
         low, high = 0, facts.api(API_VERSIONS).versions.high or 0
         if self.profile.release is not None:
             low, high = self.profile.release.range(API_VERSIONS) or (low, high)
-        return low, min(high, self.profile.caps.get(API_VERSIONS, high))
+        return low, min(high, self.profile.highest.get(API_VERSIONS, high))
 
     def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         if asked.api_key != API_VERSIONS:

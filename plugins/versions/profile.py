@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from ...decoder.connection.hit_notes import OFFERED
 from ...decoder.reference import releases
 from ...decoder.reference.releases import Release, release_order, served_from
 from ...decoder.schema import facts
+from .dependencies import Consequence, consequences
 from .features import Features, of_release
 
 API_VERSIONS = facts.api_key("ApiVersions")
@@ -47,6 +49,20 @@ class Profile:
 
     release: Release | None = None
     caps: Mapping[int, int] = field(default_factory=dict)
+    follows: Mapping[int, Consequence] = field(init=False, compare=False, repr=False)
+    """What the caps take away from other APIs, because clients would fail with it."""
+    highest: Mapping[int, int] = field(init=False, compare=False, repr=False)
+    """The caps and what follows from them; -1: the API is not offered."""
+
+    def __post_init__(self) -> None:
+        release = self.release
+        follows = {
+            key: each
+            for key, each in consequences(self.caps).items()
+            if release is None or (release.served(key) or (0, -1))[1] > each.version
+        }
+        object.__setattr__(self, "follows", follows)
+        object.__setattr__(self, "highest", {**self.caps, **{key: each.version for key, each in follows.items()}})
 
     @classmethod
     def of(cls, pretend: str = "", cap: Mapping[str, int] | None = None) -> Profile:
@@ -88,9 +104,21 @@ class Profile:
 
     @property
     def text(self) -> str:
-        """In words, such as ``Kafka 0.10.2, Fetch up to v2``."""
+        """In words, such as ``Kafka 0.10.2, Fetch up to v2``; without what follows from the caps."""
         parts = [f"Kafka {self.release.name}"] if self.release is not None else []
         return ", ".join(parts + [f"{facts.api_name(key)} up to v{version}" for key, version in self.caps.items()])
+
+    @property
+    def offer(self) -> str:
+        """A note on what clients are offered, with what follows from the caps."""
+        follows = f" (and so {', '.join(each.text for each in self.follows.values())})" if self.follows else ""
+        return f"{OFFERED}{self.text}{follows}"
+
+    def refusal(self, api_key: int, api_version: int) -> str:
+        """A note on a request that is refused."""
+        because = self.follows.get(api_key)
+        why = f" ({because.reason})" if because is not None else ""
+        return f"{facts.api_name(api_key)} v{api_version} refused: {OFFERED}{self.text}{why}"
 
     @property
     def negotiates(self) -> bool:
@@ -115,11 +143,11 @@ class Profile:
             return None if self.release is None else of_release(self.release)
         if self.release is not None and self.release.role == "zk":
             return Features()
-        return _features(frozenset(self.caps.items()), self.release.name if self.release is not None else "")
+        return _features(frozenset(self.highest.items()), self.release.name if self.release is not None else "")
 
     def accepts(self, api_key: int, api_version: int) -> bool:
         """Whether such a broker understands a request of this version."""
-        if api_version > self.caps.get(api_key, api_version):
+        if api_version > self.highest.get(api_key, api_version):
             return False
         if api_key == API_VERSIONS and api_version > (facts.api(API_VERSIONS).versions.high or 0):
             return False  # we could not read the answer
@@ -135,7 +163,7 @@ class Profile:
                 return None
             low, high = max(low, promised[0]), min(high, promised[1])
             kept_from = max(kept_from, (self.release.served(api_key) or promised)[0])
-        high = min(high, self.caps.get(api_key, high))
+        high = min(high, self.highest.get(api_key, high))
         return (low, high) if max(low, kept_from) <= high else None
 
     def shortfall(self, offers: Mapping[int, Range]) -> list[Shortfall]:
@@ -144,9 +172,9 @@ class Profile:
         found = []
         for key in sorted(promised):
             low, high = promised[key] if self.release is not None else (0, promised[key][1])
-            high = min(high, self.caps.get(key, high))
+            high = min(high, self.highest.get(key, high))
             theirs = offers.get(key)
-            if theirs is None and key not in _of_clients():
+            if high < low or (theirs is None and key not in _of_clients()):
                 continue
             if theirs is None:
                 found.append(Shortfall(key, (low, high), None))

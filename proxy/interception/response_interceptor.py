@@ -129,7 +129,8 @@ class ResponseInterceptor:
             report_unread(connection, key, version, error)
             changed, unread, faults = None, True, None
         if changed is None or changed == frame:
-            changed, note = frame, "" if frame == original else version_adaptation.NOTE
+            changed = frame
+            note = version_adaptation.note(entry) if isinstance(entry, InFlight) and frame != original else ""
         if connection.relay.plugins is not None:
             connection.relay.plugins.learn(connection, key, version, changed)
         if faults is not None and exchange is not None and faults.late:

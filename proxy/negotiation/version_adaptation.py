@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OWN_IDS = 0x7F000000
 """Correlation ids of requests that are the proxy's own begin here; clients count from 0 or 1."""
-NOTE = "in the client's version"
+_NOTE = "in the client's version"
 _OWN = "sent by the proxy itself"
 
 
@@ -188,6 +188,15 @@ def adapt_response(connection: ConnectionInterface, entry: InFlight, frame: byte
         connection.broker_leg(1, frame, "not passed to the client", now)
         _end(connection, entry.api_key, entry.api_version, _why(error))
         return None
+
+
+def note(entry: InFlight) -> str:
+    """The note on a response that the adapter has changed."""
+    adapter, asked, _, _ = entry.adaptation or (None, None, 0, None)
+    adapter = adapter.outer if isinstance(adapter, StackedAdapters) else adapter
+    if asked is not None and asked.api_key == API_VERSIONS and isinstance(adapter, EmulatedRelease):
+        return adapter.profile.offer
+    return _NOTE
 
 
 def must_end(connection: ConnectionInterface, half: HalfConnectionInterface, entry: int | InFlight | None, why: str) -> bool:

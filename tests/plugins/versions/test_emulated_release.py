@@ -121,6 +121,7 @@ def test_caps() -> None:
     profile = Profile.of("", caps(["Fetch=11, Produce=v7", "ApiVersions=2"]))
     found, before = offered(profile, broker_of(NEWEST)), releases.release(NEWEST).offered
     lower = {FETCH: (4, 11), PRODUCE: (0, 7), API_VERSIONS: (0, 2)}
+    lower |= {facts.api_key("EndTxn"): (0, 4), facts.api_key("TxnOffsetCommit"): (0, 4)}  # go with Produce 12
     assert found == before | lower
     emulated = EmulatedRelease(profile)
     assert [emulated.wants(FETCH, version) for version in (4, 11, 12)] == [False, False, True]

@@ -21,7 +21,7 @@ from barnabas.proxy.relay.io.timers import Timers
 from harness import wire
 from harness.testbed import Testbed, next_event
 
-API_VERSIONS, FETCH, HEARTBEAT, METADATA = 18, 1, 12, 3
+API_VERSIONS, FETCH, HEARTBEAT, METADATA, JOIN, SYNC = 18, 1, 12, 3, 11, 14
 NEWEST = releases.release(releases.releases()[-1])
 OLDER = releases.release("1.0")
 
@@ -68,7 +68,7 @@ def test_capped_for_everybody(testbed: Testbed) -> None:
     proxy = testbed.proxy(testbed.broker(broker).address, versions=versions)
     client = testbed.client(proxy.address)
     for version in range(5):
-        assert ask(client, asking(version, version)) == NEWEST.offered | {HEARTBEAT: (0, 2)}
+        assert ask(client, asking(version, version)) == NEWEST.offered | {HEARTBEAT: (0, 2), JOIN: (0, 4), SYNC: (0, 4)}
     beyond = 1 + (facts.api(API_VERSIONS).versions.high or 0)
     client.sendall(wire.request(API_VERSIONS, beyond, 7))
     refusal = decoder.decode_response(wire.read_frame(client)[4:], api_key=API_VERSIONS, api_version=beyond).to_dict()
@@ -78,6 +78,9 @@ def test_capped_for_everybody(testbed: Testbed) -> None:
     assert wire.ask(client, wire.request(HEARTBEAT, 2, 8)) == wire.response(8, b"ok")
     assert wire.ask_or_end(client, wire.request(HEARTBEAT, 3, 9)) == b""
     assert (HEARTBEAT, 3) not in broker.seen
+    client = testbed.client(proxy.address)
+    assert wire.ask_or_end(client, wire.request(JOIN, 5, 1)) == b""  # static members need Heartbeat 3
+    assert (JOIN, 5) not in broker.seen
 
 
 def test_versions_that_the_broker_lacks_are_reported_at_the_start(testbed: Testbed) -> None:
@@ -107,7 +110,7 @@ def test_a_rule_gives_some_clients_other_versions(testbed: Testbed) -> None:
         found[name] = ask(client, asking(client_id=name))
         assert wire.ask_or_end(client, wire.request(HEARTBEAT, 1, 2)) == (b"" if name == "old-1" else wire.response(2, b"ok"))
     assert found["other"] == NEWEST.offered
-    assert found["capped"] == NEWEST.offered | {HEARTBEAT: (0, 1)}
+    assert found["capped"] == NEWEST.offered | {HEARTBEAT: (0, 1), JOIN: (0, 4), SYNC: (0, 4)}
     assert found["old-1"][HEARTBEAT] == (0, 0) and found["old-1"][METADATA] == (0, 4)
     assert max(found["old-1"]) <= 33
 

@@ -453,7 +453,10 @@ class VersionOptions:
 
     cap: Annotated[
         list[str] | None,
-        option("Offer clients no higher versions of these APIs: Fetch=11,Produce=7. May be repeated.", "API=N"),
+        option(
+            "Offer clients no higher versions of these APIs, and none that need them: Fetch=11,Produce=7. May be repeated.",
+            "API=N",
+        ),
     ] = None
     pretend: Annotated[
         str,

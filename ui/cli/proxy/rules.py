@@ -57,6 +57,7 @@ def check(
     """Validate a rules file, and show what each rule does. The exit status is 2 if the file is invalid."""
     from ....decoder.schema import facts
     from ....plugins.actions.answering import Error
+    from ....plugins.actions.versions import Pretend
     from ....plugins.rules.reach import shadowed
 
     rules = read(file)
@@ -66,6 +67,8 @@ def check(
     for rule in rules:
         typer.echo(f"{visible(rule.name)}: {visible(rule.match)}")
         typer.echo(f"    {_reach(rule)}; {visible(str(yaml_line(rule)))}")
+        for each in (each for action in rule.do if isinstance(action, Pretend) for each in action.profile.follows.values()):
+            typer.echo(f"    and with it {each.text}: {each.reason}")
     for rule, other in shadowed(rules):
         typer.echo(
             f"warning: {visible(rule.name)!r} never fires: {visible(other.name)!r} "

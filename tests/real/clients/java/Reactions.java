@@ -87,6 +87,8 @@ public class Reactions {
     private static List<String> read(Map<String, Object> settings, String topic, int count, boolean group) {
         settings.putAll(Map.of("auto.offset.reset", "earliest", "fetch.max.wait.ms", "100", "enable.auto.commit", "false",
             "heartbeat.interval.ms", "100", "session.timeout.ms", "6000"));
+        if ("consumer".equals(settings.get("group.protocol")))
+            settings.keySet().removeAll(List.of("heartbeat.interval.ms", "session.timeout.ms"));
         List<String> became = new ArrayList<>();
         var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         try {

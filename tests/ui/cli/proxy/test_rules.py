@@ -53,6 +53,14 @@ def test_check_warns_of_records_that_stand_twice(run: Run, tmp_path: Path) -> No
     assert len(warned) == 1 and warned[0].startswith("warning: 'r0' can duplicate records")
 
 
+def test_check_lists_what_a_cap_takes_away_besides(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("rules:\n  - {match: client == x, do: {cap: {Fetch: 12, Metadata: 9}}}\n")
+    lines = [line.strip() for line in run("rules", "check", "rules.yaml").stdout.splitlines()]
+    assert "and with it Produce up to v12: v13 needs Metadata v12, names topics by id (KIP-516)" in lines
+    assert "and with it no ConsumerGroupHeartbeat: it needs Metadata v12, assigns topics by id (KIP-848)" in lines
+    assert not any(line.startswith("and with it Fetch") for line in lines)
+
+
 def test_what_is_wrong_is_shown_at_its_place(run: Run, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("rules:\n  - match: api == Prodce\n    do: {error: NONE}\n")
     done = run("rules", "check", "rules.yaml")
