@@ -71,7 +71,7 @@ class ExchangeInfos:
     @property
     def unlearned(self) -> bool:
         """Whether there are rows that `learn` has not read."""
-        return self._capture.has_frames and self._learned < len(self._capture.rows())
+        return self._capture.has_frames and self._learned < self._capture.done
 
     def __call__(self, row: Row) -> ExchangeInfo:
         known = self._known.get(row.number)

@@ -126,10 +126,12 @@ class Session:
         self.log.append(LogLine(time.time_ns() if time_ns is None else time_ns, visible(text), warning))
 
     def refresh(self) -> int:
-        """Read the rows that a live recording has added. Returns how many."""
+        """Read the rows that a live recording has added. Returns how many; one at least if requests wait, or did."""
         if self.paused:
             return 0
-        return self.capture.refresh()
+        rows = self.capture.rows()
+        waited = len(rows) > rows.done
+        return self.capture.refresh() or int(waited or len(rows) > rows.done)
 
     @property
     def statistics(self) -> CaptureStatistics:
