@@ -77,7 +77,8 @@ class _IndexConsumer:
 
     def gap(self, half: HalfConversation, size: int, unread: int) -> None:
         self._skimmer.gap(half)
-        self._encoder.lost(half.conversation.number, half.direction, size + unread)
+        if size:
+            self._encoder.lost(half.conversation.number, half.direction, size)
 
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """The index has no place for how many."""

@@ -118,8 +118,8 @@ class IndexBuilder:
             self.encoder.connection(event.connection, event.time_ns, event.client, event.broker)
         elif isinstance(event, BrokerLegFrame):
             self.encoder.leg_frame(event.frame)
-        elif isinstance(event, Missing):
-            self.encoder.lost(event.connection, event.direction, event.size + event.unread)
+        elif isinstance(event, Missing) and event.size:
+            self.encoder.lost(event.connection, event.direction, event.size)
 
 
 def final_flags(reader: CaptureReader) -> int | None:
