@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import ClassVar
 
 from ..captures import Capture, Row
-from ..captures.recording.index import RECORD, STATE_MASK, STATES, Head, Index, IndexEncoder
+from ..captures.recording.index import HEADER, RECORD, STATE_MASK, STATES, Head, Index, IndexEncoder, Record
 from ..decoder import Exchange, State
 from ..proxy.events import Address, show
-from ..proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, subscribe
+from ..proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, Waiting, subscribe
 
 MOST = 10_000_000
 """Rows that are kept (640 MB of a file). Later ones are only counted."""
+MOST_WAITING = 10_000
+"""Requests in flight that are kept."""
 
 
 class _FeedSegment:
@@ -48,7 +51,7 @@ class FeedCapture(Capture):
         self._records = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  closed with the capture
         self._strings = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._records.write(Head(0, 0, "0" * 32, -1, -1, -1).pack())
-        self._index = Index.of_files(self._records.fileno(), self._strings.fileno())
+        self._index = Index.of_files(self._records.fileno(), self._strings.fileno(), self._size)
         self.segments = [_FeedSegment(self._index)]  # type: ignore[list-item]
         self.starts = [0, 0]
         self.title = f"feed {show(address)}"
@@ -58,6 +61,10 @@ class FeedCapture(Capture):
         self.fault = ""
         self._offset = self._highest = 0
         self._connections_seen: set[int] = set()
+        self._lock = threading.Lock()
+        self._arrived: list[tuple[Record, str | None]] = []
+        self._waiting: list[tuple[Record, str | None]] = []
+        """Requests in flight with their client ids: those since the last totals, and those before them."""
         self._write()
 
     # --- from the feed -------------------------------------------------------------------------------------
@@ -66,10 +73,13 @@ class FeedCapture(Capture):
         """Take an event of the feed."""
         if isinstance(event, Batch):
             self._batch(event)
+        elif isinstance(event, Waiting) and len(self._arrived) < MOST_WAITING:
+            self._arrived += ((self._located(event, record), event.client_id(record)) for record in event)
         elif isinstance(event, Missed):
             self.missed += event.records
         elif isinstance(event, Totals):
             self.totals = event
+            self._waiting, self._arrived = self._arrived, []
         elif isinstance(event, Joined):
             # A proxy that was started again counts its connections from the beginning.
             self._offset, self._connections_seen = self._highest, set()
@@ -80,21 +90,25 @@ class FeedCapture(Capture):
             return
         encoder = self._encoder
         for record in batch:
-            number = record.connection + self._offset
-            if number not in self._connections_seen and (ends := batch.connection(record)) is not None:
-                self._connections_seen.add(number)
-                self._highest = max(self._highest, number)
-                encoder.connection(number, ends.opened_ns, ends.client, ends.broker)
-            state = STATES[record.flags & STATE_MASK]
-            # The offsets point nowhere: 0 means that there is such a frame, -1 that there is none.
-            request_at = -1 if state is State.ORPHAN else 0
-            response_at = 0 if state in (State.PAIRED, State.ORPHAN) else -1
-            encoder.records += RECORD.pack(
-                record.time_ns, record.latency_ns, request_at, response_at, record.request_size, record.response_size,
-                record.correlation_id, number, *record[8:12], encoder.string(batch.client_id(record)), 0,
-            )  # fmt: skip
-        self._kept += len(batch)
+            located = self._located(batch, record)
+            encoder.records += RECORD.pack(*located._replace(client_id=encoder.string(batch.client_id(record)), spare=0))
         self._write()
+
+    def _located(self, records: Batch | Waiting, record: Record) -> Record:
+        """A record with the number of its connection here, which is introduced if it is new."""
+        number = record.connection + self._offset
+        if number not in self._connections_seen and (ends := records.connection(record)) is not None:
+            self._connections_seen.add(number)
+            self._highest = max(self._highest, number)
+            self._encoder.connection(number, ends.opened_ns, ends.client, ends.broker)
+        state = STATES[record.flags & STATE_MASK]
+        # The offsets point nowhere: 0 means that there is such a frame, -1 that there is none.
+        request_at = -1 if state is State.ORPHAN else 0
+        response_at = 0 if state in (State.PAIRED, State.ORPHAN) else -1
+        return record._replace(request_offset=request_at, response_offset=response_at, connection=number)
+
+    def _size(self) -> int:
+        return HEADER.size + self._kept * RECORD.size
 
     def _write(self) -> None:
         """Strings first: a record must not name one that is not written yet."""
@@ -102,15 +116,20 @@ class FeedCapture(Capture):
         self._encoder.entries.clear()
         self._encoder.records.clear()
         self._strings.write(entries)
-        self._records.write(records)
+        with self._lock:
+            os.pwrite(self._records.fileno(), records, self._size())
+            self._kept += len(records) // RECORD.size
 
     # --- as a capture --------------------------------------------------------------------------------------
 
     def refresh(self) -> int:
-        before = self.starts[-1]
-        self._index.refresh()
+        before = self.done
+        with self._lock:  # or the requests in flight would be written over records that were just added
+            self._index.refresh()
+            waiting = self._waiting
+            self._index.show_waiting((record for record, _ in waiting), (client for _, client in waiting), time.time_ns())
         self.starts = [0, self._index.count]
-        return self.starts[-1] - before
+        return self.done - before
 
     def exchange(self, row: Row | int) -> Exchange:
         """The exchange without its frames."""

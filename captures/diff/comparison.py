@@ -222,7 +222,7 @@ class _Comparison:
             if level is Level.MEDIUM and item_of(path) in unasked:
                 level = Level.LOW  # e.g. a Metadata request came a moment before, or after, the name was first used
             self._add(
-                level, kind, api, client, scope, f"{side} {value.path}", _several(value, values_a), _several(value, values_b),
+                level, kind, api, client, scope, f"{side} {value.shown}", _several(value, values_a), _several(value, values_b),
                 only_a, only_b,
             )  # fmt: skip
 
@@ -323,7 +323,7 @@ class _Comparison:
                     continue
                 level, kind = _judge(value, {mine}, {theirs}, one.api)
                 self._add(
-                    level, kind, one.api, client, scope, f"{side} {value.path}", _words(value, mine), _words(value, theirs),
+                    level, kind, one.api, client, scope, f"{side} {value.shown}", _words(value, mine), _words(value, theirs),
                     [one.number], [other.number],
                 )  # fmt: skip
 

@@ -23,11 +23,13 @@ _INSIDE = frozenset({Role.SUBSCRIPTION, Role.ASSIGNMENT})
 
 
 class Value(NamedTuple):
-    """A value at a place. `path` without what its items are about, for differences that many items share."""
+    """A value at a place. `path` without what its items are about, for differences that many items share; `shown`: the same with the
+    names of settings and the like, each of which is a difference of its own."""
 
     path: str
     value: Any
     role: Role | None
+    shown: str
 
 
 class Flattener:
@@ -41,7 +43,7 @@ class Flattener:
         """Every stable value by its path."""
         roles = paths(message.plan.kind, message.api_key, message.plan.version)
         answer = message.plan.kind == "response"
-        return dict(self._struct(message.plan.root, message.values, "", "", roles, answer))
+        return dict(self._struct(message.plan.root, message.values, "", "", "", roles, answer))
 
     def name(self, role: Role, value: Any) -> str:
         """A name as the first recording has it."""
@@ -49,7 +51,7 @@ class Flattener:
         return self._mapped.get(text, text)
 
     def _struct(
-        self, of: StructPlan, values: tuple[Any, ...], path: str, plain: str, roles: dict[str, Role], answer: bool
+        self, of: StructPlan, values: tuple[Any, ...], path: str, plain: str, shown: str, roles: dict[str, Role], answer: bool
     ) -> Iterator[tuple[str, Value]]:
         for field, value in zip(of.fields, values, strict=False):
             generic = plain + field.name + ("[*]" if field.array else "")
@@ -57,27 +59,29 @@ class Flattener:
             if value is None or role is Role.RECORDS or (role in VOLATILE and role is not Role.TOPIC_ID):
                 continue  # records are compared as a whole, by their content
             if field.struct is None:
-                yield from self._plain(field, value, path, generic, role)
+                yield from self._plain(field, value, path, generic, shown, role)
                 continue
             if not field.array:
-                yield from self._struct(field.struct, value, f"{path}{field.name}.", generic + ".", roles, answer)
+                yield from self._struct(field.struct, value, f"{path}{field.name}.", generic + ".", f"{shown}{field.name}.", roles, answer)
                 continue
             for at, item in enumerate(value):
-                about, foreign = self._about(field.struct, item, generic + ".", roles)
+                about, foreign, is_setting = self._about(field.struct, item, generic + ".", roles)
                 if foreign and answer:
                     continue
                 inner = f"{path}{field.name}[{at if about is None else about}]."
-                yield from self._struct(field.struct, item, inner, generic + ".", roles, answer)
+                words = f"{shown}{field.name}[{about if is_setting else '*'}]."
+                yield from self._struct(field.struct, item, inner, generic + ".", words, roles, answer)
 
     def _plain(
-        self, field: FieldPlan, value: Any, path: str, generic: str, role: Role | None
+        self, field: FieldPlan, value: Any, path: str, generic: str, shown: str, role: Role | None
     ) -> Iterator[tuple[str, Value]]:
+        shown += field.name + ("[*]" if field.array else "")
         if role in NAMES and role is not None:
             if not field.array:
                 if value and (role is not Role.TOPIC_ID or any(value)):
                     # A name and an id of the same topic are one thing.
                     label = "topic" if role in _TOPIC else field.name
-                    yield path + label, Value(generic, self.name(role, value), role)
+                    yield path + label, Value(generic, self.name(role, value), role, shown)
                 return
             value = tuple(sorted(self.name(role, item) for item in value))
         elif role in _INSIDE:
@@ -85,20 +89,21 @@ class Flattener:
                 value = value.replace(theirs.encode(), ours.encode())
         elif field.array:
             value = tuple(value)
-        yield path + field.name, Value(generic, value, role)
+        yield path + field.name, Value(generic, value, role, shown)
 
     def _about(
         self, of: StructPlan, values: tuple[Any, ...], plain: str, roles: dict[str, Role]
-    ) -> tuple[str | None, bool]:
-        """The name of an item, None if only its position identifies it; and whether no request named it."""
+    ) -> tuple[str | None, bool, bool]:
+        """The name of an item, None if only its position identifies it; whether no request named it; and whether it is the name of a
+        setting or the like."""
         for field, value in zip(of.fields, values, strict=False):
             role = roles.get(plain + field.name)
             if role in NAMES and role is not None and value and (role is not Role.TOPIC_ID or any(value)):
                 name = self.name(role, value)
-                return name, name not in self._asked_for and role is not Role.COORDINATOR_KEY
+                return name, name not in self._asked_for and role is not Role.COORDINATOR_KEY, False
             if role is Role.PARTITION and not field.array:
-                return str(value), False
+                return str(value), False, False
         for field, value in zip(of.fields, values, strict=False):
             if field.struct is None and not field.array and (field.map_key or field.name in ("api_key", "key", "name")):
-                return str(value), False
-        return None, False
+                return str(value), False, isinstance(value, str)
+        return None, False, False

@@ -7,7 +7,6 @@ recording: one thread may read packets while others look at the rows.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Collection
@@ -19,7 +18,7 @@ from ..pcap.packet_windows import WINDOW
 from ..pcap.packets import show_address
 from ..pcap.reassembly import KAFKA_PORTS, Reassembler
 from ..pcap.sources import CaptureSource, ReadProgress
-from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
+from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record, memory_file
 from .frame_pieces import FramePieces
 from .scan import Scanner
 from .skim import HalfConversation, Skimmer
@@ -78,7 +77,8 @@ class _IndexConsumer:
 
     def gap(self, half: HalfConversation, size: int, unread: int) -> None:
         self._skimmer.gap(half)
-        self._encoder.lost(half.conversation.number, half.direction, size + unread)
+        if size:
+            self._encoder.lost(half.conversation.number, half.direction, size)
 
     def unseen(self, half: HalfConversation, size: int, unread: int, time_ns: int) -> None:
         """The index has no place for how many."""
@@ -111,7 +111,7 @@ class ForeignIndex:
         self._consumer = _IndexConsumer(self._encoder, self._skimmer)
         self.scanner = Scanner(self._consumer, ports)
         self.scanner.windows.begin(source.file, name)
-        self._records, self._strings = _memory(), _memory()
+        self._records, self._strings = memory_file("barnabas-index"), memory_file("barnabas-index")
         os.write(self._records, Head(0, 0, _IDENTITY, -1, -1, -1).pack())
         self.index = Index.of_files(self._records, self._strings)
         self._thread: threading.Thread | None = None
@@ -215,15 +215,6 @@ class ForeignIndex:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-
-
-def _memory() -> int:
-    """An unnamed file, in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("barnabas-index", os.MFD_CLOEXEC)
-    file, name = tempfile.mkstemp(prefix="barnabas-index-")
-    os.unlink(name)
-    return file
 
 
 def _append(file: int, data: bytearray) -> None:

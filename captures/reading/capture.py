@@ -59,6 +59,7 @@ class Row(NamedTuple):
     - `changed`: the two legs differ; `noted`: it has notes, for example from a rule
     - `carried`: the request was in flight when its segment began
     - `cut`: only the beginning of a frame was kept (an error code after it is not known)
+    - `waiting_ns`: of a request in flight in a live recording: how long it had waited at the last `Capture.refresh`
     """
 
     number: int
@@ -84,6 +85,7 @@ class Row(NamedTuple):
     request_offset: int | None
     response_offset: int | None
     cut: bool = False
+    waiting_ns: int | None = None
 
     @property
     def api(self) -> str:
@@ -91,7 +93,7 @@ class Row(NamedTuple):
         return facts.api_name(self.api_key) if self.state is not State.ORPHAN else ""
 
 
-def _row(number: int, segment: int, index: Index, record: Record) -> Row:
+def _row(number: int, segment: int, index: Index, record: Record, waits: bool) -> Row:
     ends = index.connections.get(record.connection)
     flags = record.flags
     return Row(
@@ -118,12 +120,14 @@ def _row(number: int, segment: int, index: Index, record: Record) -> Row:
         record.request_offset if record.request_offset >= 0 else None,
         record.response_offset if record.response_offset >= 0 else None,
         bool(flags & CUT),
+        max(index.now_ns - record.time_ns, 0) if waits else None,
     )
 
 
 class Rows(Sequence[Row]):
     """The exchanges of a capture as a sequence of `Row`, in the order in which they were done. Rows are made from the index
-    on access. The view grows with `Capture.refresh`; rows keep their numbers."""
+    on access. The view grows with `Capture.refresh`; the first `done` rows keep their numbers, the others are requests in flight of a
+    live recording."""
 
     def __init__(self, capture: "Capture") -> None:
         self._capture = capture
@@ -131,6 +135,11 @@ class Rows(Sequence[Row]):
     def __len__(self) -> int:
         starts = self._capture.starts
         return starts[-1]
+
+    @property
+    def done(self) -> int:
+        """The number of rows without those of requests in flight, which are others after every `Capture.refresh`."""
+        return self._capture.done
 
     @overload
     def __getitem__(self, number: int) -> Row: ...
@@ -147,7 +156,7 @@ class Rows(Sequence[Row]):
             raise IndexError(f"row {number} of {len(self)}")
         segment, within = self._capture.locate(position)
         index = self._capture.segments[segment].index
-        return _row(position, segment, index, index.record(within))
+        return _row(position, segment, index, index.record(within), within >= index.done)
 
     def __iter__(self) -> Iterator[Row]:
         return self._between(0, len(self))
@@ -161,7 +170,7 @@ class Rows(Sequence[Row]):
             size = min(stop, starts[segment + 1]) - number
             batch = index.records(within, within + min(size, _BATCH))
             for record in RECORD.iter_unpack(batch):
-                yield _row(number, segment, index, Record(*record))
+                yield _row(number, segment, index, Record(*record), number - starts[segment] >= index.done)
                 number += 1
 
 
@@ -289,10 +298,10 @@ class Capture:
         yield from reader.end()
 
     def refresh(self) -> int:
-        """Read what was added to a live recording or a growing foreign capture; returns the number of new rows. Rows keep
-        their numbers, so only the last of several foreign files in a directory may grow. Rows of segments that were removed
+        """Read what was added to a live recording or a growing foreign capture; returns the number of new rows, without
+        requests in flight. Rows keep their numbers, so only the last of several foreign files in a directory may grow. Rows of segments that were removed
         meanwhile stay, without their frames (see `removed`)."""
-        before = self.starts[-1]
+        before = self.done
         directory = self.path.is_dir()
         for segment in self.segments:
             segment.release()
@@ -308,7 +317,13 @@ class Capture:
             self._find()
         if live or directory:
             self._count()
-        return self.starts[-1] - before
+        return self.done - before
+
+    @property
+    def done(self) -> int:
+        """See `Rows.done`."""
+        index = self.segments[-1].index
+        return self.starts[-1] - (index.count - index.done if self.segments[-1].live else 0)
 
     @property
     def live(self) -> bool:

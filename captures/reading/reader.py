@@ -103,6 +103,7 @@ class CaptureFile:
         try:
             self.own = reindex.read_identity(self._file, str(path))
             self._foreign: ForeignIndex | None = None
+            self._in_flight: reindex.SegmentInFlight | None = None
             self._ports = ports
             if self.own is None:
                 self.rebuilt = True
@@ -122,6 +123,8 @@ class CaptureFile:
                 index = None
             self.rebuilt = index is None
             self.index = index if index is not None else self._build()
+            self._in_flight = reindex.SegmentInFlight(self._file, str(path)) if self._live else None
+            self._show_in_flight()
             self._reader = CaptureReader(self._file, str(path))
             next(self._reader.packets(), None)  # reads the interfaces
         except BaseException:
@@ -190,11 +193,19 @@ class CaptureFile:
         records. Of one that is read in the background: what was read meanwhile."""
         if self._foreign is not None:
             return self._foreign.refresh()
-        added = self.index.refresh() if self._live else 0
-        if self._live and self.index.head.flags:
-            self._live = False
+        before = self.index.done
+        self._show_in_flight()
+        return self.index.done - before
+
+    def _show_in_flight(self) -> None:
+        """Bring the index of a segment that is written up to date, and add the requests in flight."""
+        if self._in_flight is None:
+            return
+        self._in_flight.show(self.index)
+        if self.index.head.flags:
+            self.index.refresh()
+            self._live, self._in_flight = False, None
             self.path = self.path.with_name(self.path.name.removesuffix(".part"))
-        return added
 
     def release(self) -> bool:
         """Close a segment that retention has removed, so that its bytes leave the disk; returns whether it did. Its rows stay, and
@@ -213,6 +224,7 @@ class CaptureFile:
         """The number of records to show: without the last ones if they continue in the next segment and that is open."""
         count = self.index.count
         if continued_elsewhere:
+            count = self.index.done  # requests in flight are there, too
             while count and self.index.record(count - 1).flags & CONTINUED:
                 count -= 1
         return count
@@ -245,7 +257,7 @@ class CaptureFile:
         from ..recording.names import SegmentNames  # with the filters, which few need
 
         if self._names is None:
-            self._names = SegmentNames(table, self.own is None)
+            self._names = SegmentNames(table, self.own is None or self._live)
             if self._is_complete:
                 self._names.load(self.path, self.index)
         return self._names

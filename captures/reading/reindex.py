@@ -1,24 +1,47 @@
-"""Indexes rebuilt from packets: of a segment, and of a foreign capture.
+"""What indexes lack, from packets: whole indexes, of a segment and of a foreign capture, and the requests in flight of a segment that is
+being written.
 
 A recording's own segment gives the same records that were written beside it. A foreign capture (tcpdump, dumpcap, ...) has no
-index on disk; its frames may be scattered over packets, so its offsets are numbers of `FramePieces` in memory.
+index on disk; its frames may be scattered over packets, so its offsets are numbers of `FramePieces` in memory. The index of a
+segment that is being written gets a request when it is answered, or the segment ends. The last sync block names those in flight before
+it; the packets behind it, about a MiB at most, have the others.
 """
 
+import mmap
+import os
 import re
-from collections.abc import Collection
+import struct
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ...decoder import ExchangeDone
+from crc32c import crc32c
+
+from ...decoder import DecodeError, ExchangeDone, State, decode_request_header
 from ...decoder.connection.events import ConnectionEvent, Missing, Opened
 from ..foreign.frame_pieces import FramePieces
 from ..pcap import packets
-from ..pcap.pcapng import CaptureReader
+from ..pcap.packet_comments import CARRIED_COMMENT, MARK, OPAQUE_COMMENT
+from ..pcap.pcapng import CUSTOM_NO_COPY, LINKTYPE_ETHERNET, CaptureReader, Packet
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.regular_files import open_file
 from ..pcap.sources import CaptureSource
-from ..recording.index import CONTINUED, Head, Index, IndexEncoder, IndexFiles
-from ..recording.segment import APPLICATION, FINAL, parse_sync
+from ..recording.index import (
+    CARRIED,
+    CHANGED,
+    CONTINUED,
+    CUT,
+    NOTED,
+    RECORD,
+    STATES,
+    Head,
+    Index,
+    IndexEncoder,
+    IndexFiles,
+    Record,
+)
+from ..recording.segment import APPLICATION, CLIENT_LEG, FINAL, SYNC_MAGIC, Sync, parse_sync
 from ..recording.segment import CONTINUED as SEGMENT_CONTINUED
 from .damage import DamageTolerantReader, checksums_fit
 from .packet_events import BrokerLegFrame, PacketFollower
@@ -95,8 +118,8 @@ class IndexBuilder:
             self.encoder.connection(event.connection, event.time_ns, event.client, event.broker)
         elif isinstance(event, BrokerLegFrame):
             self.encoder.leg_frame(event.frame)
-        elif isinstance(event, Missing):
-            self.encoder.lost(event.connection, event.direction, event.size + event.unread)
+        elif isinstance(event, Missing) and event.size:
+            self.encoder.lost(event.connection, event.direction, event.size)
 
 
 def final_flags(reader: CaptureReader) -> int | None:
@@ -166,3 +189,132 @@ def payload(reader: CaptureReader, offset: int, size: int) -> tuple[bytes, tuple
     if missing:
         raise ValueError(f"{reader.name}: no frame of {size} bytes at byte {offset}: the index belongs to another file")
     return b"".join(parts)[4:], comments
+
+
+MOST_IN_FLIGHT = 10_000
+"""Requests in flight that are shown: the oldest ones."""
+_BEFORE_MAGIC = 12
+"""Bytes of a sync block before its magic: type, length, enterprise number."""
+_BLOCK = struct.Struct("<II")
+_HEAD = struct.Struct(">Ihhi")
+_TO_BROKER = packets.head(("0.0.0.0", 0), ("0.0.0.0", 0), 0)[:6]
+_REQUEST_OFFSET = Record._fields.index("request_offset")
+
+
+class _Seen(NamedTuple):
+    """A request that was found in the segment; `flow`: the packed ends."""
+
+    flow: tuple[bytes, bytes]
+    client_id: str | None
+    record: Record
+
+
+class SegmentInFlight:
+    """Finds the requests in flight of the segment in `file`."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        self._reader = CaptureReader(file, name)
+        next(self._reader.packets(), None)  # reads the interfaces
+        self._at = 0
+        self._answered = 0
+        """Records of the index that were looked at."""
+        self._waiting: dict[int, _Seen] = {}
+        """By the offset in the file."""
+        self._missing: dict[tuple[bytes, bytes], int] = {}
+        """Of a frame in several packets: bytes that are to come, by its ends."""
+        self._flows: dict[tuple[bytes, bytes], int] = {}
+        self._connections = 0
+
+    def show(self, index: Index) -> None:
+        """Make them the last records of the segment's index, which was refreshed before."""
+        index.copy()
+        before = self._answered
+        self._read()
+        index.refresh()  # after the packets: a request is not shown whose response was written meanwhile
+        for record in RECORD.iter_unpack(index.records(before, index.done)):
+            self._waiting.pop(record[_REQUEST_OFFSET], None)
+        self._answered = index.done
+        self._learn_flows(index)
+        found = sorted(self._named(index), key=lambda seen: seen.record.time_ns)[:MOST_IN_FLIGHT]
+        index.show_waiting((seen.record for seen in found), (seen.client_id for seen in found), time.time_ns())
+
+    def _named(self, index: Index) -> Iterator[_Seen]:
+        """The requests of known connections, with their numbers."""
+        for seen in self._waiting.values():
+            number = self._flows.get(seen.flow)
+            if number is not None:
+                changed = CHANGED * ((number, seen.record.correlation_id) in index.leg_frames)
+                yield seen._replace(record=seen.record._replace(connection=number, flags=seen.record.flags | changed))
+
+    def _learn_flows(self, index: Index) -> None:
+        for number, entry in list(index.connections.items())[self._connections :]:
+            client, broker = _address(entry.client), _address(entry.broker)
+            head = packets.parse(LINKTYPE_ETHERNET, packets.head(client, broker, 0))
+            if head is not None:
+                self._flows[head.source, head.target] = number
+        self._connections = len(index.connections)
+
+    def _read(self) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        if size <= self._at:
+            return
+        found = _last_sync(self._file, self._at, size)
+        if found is not None:
+            self._at, sync = found
+            known, self._waiting = self._waiting, {}
+            self._missing.clear()
+            for entry in sync.in_flight[:MOST_IN_FLIGHT]:
+                if entry.offset in known:
+                    self._waiting[entry.offset] = known[entry.offset]
+                elif 0 <= entry.offset < self._at and (packet := next(self._reader.packets(entry.offset), None)) is not None:
+                    self._take(packet)
+            self._missing.clear()
+        for packet in self._reader.packets(self._at):
+            self._take(packet)
+        self._at = max(self._reader.end, self._at)
+
+    def _take(self, packet: Packet) -> None:
+        segment = packets.parse(packet.linktype, packet.data, packet.size)
+        if segment is None or not segment.payload or packet.interface != CLIENT_LEG or not packet.data.startswith(_TO_BROKER):
+            return
+        flow = segment.source, segment.target
+        length = len(segment.payload) + segment.cut
+        if missing := self._missing.get(flow):
+            self._missing[flow] = max(missing - length, 0)
+            return
+        if any(comment.startswith(OPAQUE_COMMENT) for comment in packet.comments) or len(segment.payload) < _HEAD.size:
+            return
+        size, key, version, correlation_id = _HEAD.unpack_from(segment.payload)
+        if 4 + size > length:
+            self._missing[flow] = 4 + size - length
+        try:
+            client_id = decode_request_header(segment.payload[4:])[0]["client_id"]
+        except DecodeError:
+            client_id = None
+        flags = STATES.index(State.PENDING) | CUT * bool(segment.cut)
+        flags |= CARRIED * any(comment.startswith(CARRIED_COMMENT) for comment in packet.comments)
+        flags |= NOTED * any(not comment.startswith(MARK) for comment in packet.comments)
+        record = Record(packet.time_ns, -1, packet.offset, -1, size, 0, correlation_id, 0, key, version, 0, flags, 0, 0)
+        self._waiting[packet.offset] = _Seen(flow, client_id, record)
+
+
+def _address(text: str) -> packets.Address:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _last_sync(file: BinaryIO, start: int, size: int) -> tuple[int, Sync] | None:
+    """The last sync block between `start` and `size`, and where it ends. Bytes of a message may look like one: its checksum decides."""
+    with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+        at = size
+        while (at := data.rfind(SYNC_MAGIC, start, at)) >= 0:
+            begin = at - _BEFORE_MAGIC
+            if begin < start:
+                return None
+            kind, length = _BLOCK.unpack_from(data, begin)
+            if kind == CUSTOM_NO_COPY and length >= 12 and begin + length <= size:
+                sync = parse_sync(data[begin + 8 : begin + length - 4])
+                if sync is not None and 0 <= sync.covered <= begin and crc32c(data[begin - sync.covered : begin]) == sync.crc:
+                    return begin + length, sync
+    return None

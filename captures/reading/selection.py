@@ -291,6 +291,8 @@ class Selection:
             return None
         names = self.capture.segments[segment].names(self._table)
         index = self.capture.segments[segment].index
+        if names.shown != index.shown:  # other requests in flight
+            names.ids, names.shown = names.ids[: names.done], index.shown
         start, stop = len(names.ids), index.count
         if start < stop:
             if self._vector:
@@ -302,6 +304,7 @@ class Selection:
                 keys = IndexColumns(index).tuples(("api_key",), start, stop)
                 named = naming_apis()
                 names.grow(array("I", (UNKNOWN_ID if key in named else NONE_ID for (key,) in keys)).tobytes())
+        names.done = index.done
         return names
 
     def _test(self, segment: int) -> ColumnTest | None:
@@ -309,7 +312,7 @@ class Selection:
         index = self.capture.segments[segment].index
         now = self.filter.now() if self.filter.needs_now and self.filter.now is not None else 0
         names = self._names(segment)
-        known = (len(index.strings), len(index.connections), self._table.learned, self._learned, now, names)
+        known = (len(index.strings), len(index.connections), index.shown, self._table.learned, self._learned, now, names)
         made = self._tests.get(segment)
         if made is None or made[0] != known:
             columns = IndexColumns(index, self._abouts.get(self._recording(segment)), names, self.topics)
@@ -323,7 +326,7 @@ class Selection:
 
     def _learn(self) -> None:
         """Read the few exchanges that name topic ids, clients and brokers."""
-        stop = self.capture.starts[-1]
+        stop = self.capture.done
         if self._topics and self._table.learned < stop:
             for segment, found in self._of_apis(NAMING_APIS, self._table.learned):
                 self._learn_topics(segment, found)
@@ -357,7 +360,7 @@ class Selection:
         """The records of these APIs, from row `start` on, by segment."""
         for segment, file in enumerate(self.capture.segments):
             base, behind = self.capture.starts[segment : segment + 2]
-            first, end = max(start - base, 0), behind - base
+            first, end = max(start - base, 0), min(behind, self.capture.done) - base
             if first >= end:
                 continue
             if self._vector:

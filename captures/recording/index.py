@@ -9,7 +9,8 @@ them, also while they grow. docs/formats.md has the layout.
 import mmap
 import os
 import struct
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -282,7 +283,10 @@ class Index:
 
     def __init__(self, head: Head) -> None:
         self.head = head
-        self.count = 0
+        self.count = self.done = 0
+        """Records, and those of them that stay: behind them are requests in flight (`show_waiting`)."""
+        self.now_ns = self.shown = 0
+        """When `show_waiting` was called last, and how often."""
         self.strings: list[str | None] = [None]
         self.connections: dict[int, ConnectionEntry] = {}
         self.leg_frames: dict[tuple[int, int], list[LegFrame]] = {}
@@ -291,19 +295,27 @@ class Index:
         self._start = 0
         self._files: tuple[int, int] | None = None
         self._strings_read = STRINGS_HEADER.size
+        self._copied: int | None = None  # the recorder's file, where `_files` has a copy of it
+        self._copied_bytes = 0
+        self._waits = False
+        self._size: Callable[[], int] | None = None
+        self._own_strings = 0
 
     @classmethod
     def from_encoder(cls, encoder: IndexEncoder, head: Head) -> "Index":
         """An index in memory; the encoder must hold everything from the start and is used up."""
         index = cls(head)
-        index._data, index.count = encoder.records, len(encoder.records) // RECORD.size
+        index._data, index.done = encoder.records, len(encoder.records) // RECORD.size
+        index.count = index.done
         index._read_entries(bytes(encoder.entries[STRINGS_HEADER.size :]))
         return index
 
     @classmethod
-    def of_files(cls, records: int, strings: int) -> "Index":
-        """An index in two open files that are being written; `refresh` picks up what is there."""
+    def of_files(cls, records: int, strings: int, size: Callable[[], int] | None = None) -> "Index":
+        """An index in two open files that are being written; `refresh` picks up what is there. `size`: how many bytes of the first are
+        records; what is behind them is for `show_waiting`."""
         index = cls(Head(0, 0, "0" * 32, -1, -1, -1))
+        index._size = size
         index._files = (records, strings)
         return index
 
@@ -319,7 +331,7 @@ class Index:
     def replace(self, records: Iterable[Record]) -> None:
         """Put other records in place of these; only for an index in memory."""
         self._data, self._start = b"".join(RECORD.pack(*record) for record in records), 0
-        self.count = len(self._data) // RECORD.size
+        self.count = self.done = len(self._data) // RECORD.size
 
     def array(self) -> Any:
         """All records as a numpy structured array (`DTYPE`) without a copy; needs numpy."""
@@ -336,17 +348,58 @@ class Index:
         if self._files is None:
             return 0
         file, strings = self._files
-        size = os.fstat(file).st_size
+        if self._size is not None:
+            size = self._size()
+        else:
+            size = os.fstat(file).st_size if self._copied is None else self._copy(self._copied, file)
         count = max((size - HEADER.size) // RECORD.size, 0)
-        if count > self.count:
+        if count > self.done:
             self._data = mmap.mmap(file, HEADER.size + count * RECORD.size, access=mmap.ACCESS_READ)
             self._start = HEADER.size
+        del self.strings[len(self.strings) - self._own_strings :]
+        self._own_strings = 0
         # After the size was taken: whatever those records name is in the strings by now.
         data = os.pread(strings, max(os.fstat(strings).st_size - self._strings_read, 0), self._strings_read)
         self._strings_read += self._read_entries(data)
-        added, self.count = count - self.count, max(count, self.count)
-        self.head = parse_head(os.pread(file, HEADER.size, 0)) or self.head
-        return max(added, 0)
+        added = max(count - self.done, 0)
+        self.done += added
+        self.count = self.done
+        self.head = parse_head(os.pread(file if self._copied is None else self._copied, HEADER.size, 0)) or self.head
+        return added
+
+    def copy(self) -> None:
+        """Go on with a copy of the records in memory, which has room for `show_waiting`."""
+        if self._files is not None and self._copied is None:
+            self._copied, strings = self._files
+            self._files = memory_file("barnabas-index"), strings
+            self._copy(self._copied, self._files[0])
+
+    def _copy(self, source: int, target: int) -> int:
+        """Take in what the recorder has written; return the size."""
+        while data := os.pread(source, 1 << 20, self._copied_bytes):
+            self._copied_bytes += os.pwrite(target, data, self._copied_bytes)
+        return self._copied_bytes
+
+    def show_waiting(self, records: Iterable[Record], clients: Iterable[str | None], now_ns: int) -> None:
+        """Make these the last records, until the next `refresh`: requests in flight, each with its client id. Needs `copy`, or
+        files with a `size`."""
+        if self._files is None or (self._copied is None and self._size is None):
+            return
+        ids: dict[str | None, int] = {None: 0}
+        packed = bytearray()
+        for record, client in zip(records, clients, strict=True):
+            if client not in ids:
+                ids[client] = len(self.strings)
+                self.strings.append(client)
+                self._own_strings += 1
+            packed += RECORD.pack(*record._replace(client_id=ids[client]))
+        self.shown += bool(packed) or self._waits
+        self._waits = bool(packed)
+        self.count, self.now_ns = self.done + len(packed) // RECORD.size, now_ns
+        if packed:
+            os.pwrite(self._files[0], packed, HEADER.size + self.done * RECORD.size)
+            self._data = mmap.mmap(self._files[0], HEADER.size + self.count * RECORD.size, access=mmap.ACCESS_READ)
+            self._start = HEADER.size
 
     def _read_entries(self, data: bytes) -> int:
         """Take in whole entries; return how many bytes they were."""
@@ -374,9 +427,18 @@ class Index:
     def close(self) -> None:
         """Close the files; arrays that were handed out stay valid."""
         if self._files:
-            for file in self._files:
+            for file in self._files if self._copied is None else (*self._files, self._copied):
                 os.close(file)
-            self._files = None
+            self._files = self._copied = None
+
+
+def memory_file(name: str) -> int:
+    """An unnamed file, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    file, path = tempfile.mkstemp(prefix=name + "-")
+    os.unlink(path)
+    return file
 
 
 def open_index(segment: Path) -> Index | None:

@@ -57,12 +57,14 @@ class NameTable:
 class SegmentNames:
     """The names of a segment's exchanges. `ids`: of each, its names in `sets`, or `UNKNOWN_ID`. Ids that are known never change."""
 
-    def __init__(self, table: NameTable, foreign: bool = False) -> None:
-        """`foreign`: of another tool's capture, whose records of requests in flight get their responses as it grows."""
+    def __init__(self, table: NameTable, grows: bool = False) -> None:
+        """`grows`: requests in flight get their responses, as in another tool's capture or a segment that is being written."""
         self._table = table
-        self._foreign = foreign
+        self._grows = grows
         self.ids = array("I")
         self.learned = 0
+        self.shown = self.done = 0
+        """`Index.shown` and `Index.done` when `ids` was made."""
 
     @property
     def sets(self) -> list[Names]:
@@ -72,7 +74,7 @@ class SegmentNames:
         """Whether the names of exchanges with these flags (of a `Record`, or an array) can be remembered: both messages can be decoded, and no
         response is to come, which may name more."""
         decoded = flags & UNDECODED == 0
-        return decoded & (flags & STATE_MASK != STATES.index(State.PENDING)) if self._foreign else decoded
+        return decoded & (flags & STATE_MASK != STATES.index(State.PENDING)) if self._grows else decoded
 
     def grow(self, ids: bytes) -> None:
         """Append ids of exchanges, 4 bytes each."""

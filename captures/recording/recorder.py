@@ -221,7 +221,7 @@ class Recorder:
 
     def lost(self, conn: int, direction: int, nbytes: int, unread: int = 0) -> None:
         """`nbytes` of the client leg are missing, and `unread` more could not be read; the next data starts at a frame."""
-        self._counts["lost_bytes"] += nbytes + unread
+        self._counts["lost_bytes"] += nbytes
         connection = self._connections.get(conn)
         if connection:
             self._native.leave(connection)

@@ -255,7 +255,7 @@ class Recording:
         if lost:
             comments = (f"{MARK}{lost} bytes lost before this packet", *comments)
         self.sync(segment)
-        return self._put(connection, leg, direction, time_ns, data, comments, lost + unread, cut)
+        return self._put(connection, leg, direction, time_ns, data, comments, lost, cut, unread)
 
     def sync(self, segment: SegmentWriter) -> None:
         """Write a sync block if it is time."""
@@ -277,14 +277,16 @@ class Recording:
         comments: tuple[str, ...],
         lost: int = 0,
         cut: int = 0,
+        unread: int = 0,
     ) -> int:
         segment = self._segment
         if segment is None:
             return -1
         if not segment.knows(connection.number, leg):
             self._introduce(segment, connection, leg)
+        if lost or unread:
+            segment.gap(connection.number, leg, direction, lost + unread)
         if lost:
-            segment.gap(connection.number, leg, direction, lost)
             self.index.lost(connection.number, direction, lost)
         return segment.write(connection.number, leg, direction, time_ns, data, comments, cut)
 

@@ -73,6 +73,7 @@ RECORDS = Table(
         Column("timestamp_ms", "int64", "milliseconds since the epoch; null in magic 0", null=True),
         Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`"),
         Column("control", "string", "the kind of a marker: `commit`, `abort`, `leader_change` ...", null=True),
+        Column("aborted", "bool", "of an aborted transaction, as the response says: readers of committed records skip it"),
         Column("key_bytes", "int32", "size of the key; null without one", null=True),
         Column("value_bytes", "int32", "size of the value; null for a tombstone", null=True),
         Column("header_count", "int32", ""),
@@ -154,6 +155,18 @@ class Area(NamedTuple):
     data: bytes
     about: dict[str, Any]
     high_watermark: int | None
+    message: Message
+    path: str
+
+    @property
+    def aborted(self) -> frozenset[int]:
+        """Where the batches of aborted transactions start."""
+        parent, dot, _ = self.path.rpartition(".")
+        try:
+            found = self.message[f"{parent}{dot}aborted_transactions"]
+        except KeyError:  # not in this version
+            return frozenset()
+        return records.aborted_batches(self.data, records.aborted_in({"aborted_transactions": found}))
 
 
 def areas(exchange: Exchange) -> Iterator[Area]:
@@ -169,7 +182,7 @@ def areas(exchange: Exchange) -> Iterator[Area]:
         for leaf in bodies.record_areas(message):
             mark = leaf.about.get(bodies.HIGH_WATERMARK, -1)
             about = bodies.topic_columns(leaf.about, exchange)
-            yield Area(message.plan.kind, leaf.value, about, mark if mark >= 0 else None)
+            yield Area(message.plan.kind, leaf.value, about, mark if mark >= 0 else None, message, leaf.path)
 
 
 def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
@@ -234,6 +247,7 @@ def record_rows(
     presenter = Presenter(values, None, schemas)
     raw, payload = columns & {"key_raw", "value_raw"}, columns & set(SHOWN)
     for area in areas(exchange):
+        aborted = area.aborted
         try:
             for entry in records.batches(area.data):
                 if isinstance(entry, records.Partial):
@@ -247,6 +261,7 @@ def record_rows(
                         "timestamp_ms": record.timestamp,
                         "codec": codec,
                         "control": record.control.name if record.control is not None else None,
+                        "aborted": entry.start in aborted,
                         "key_bytes": None if record.key is None else len(record.key),
                         "value_bytes": None if record.value is None else len(record.value),
                         "header_count": len(record.headers),

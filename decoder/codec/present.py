@@ -5,7 +5,7 @@ Keys and values of records are payload: only their sizes are shown unless `value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -18,7 +18,7 @@ from ..records.codecs import DEFAULT_LIMIT
 from ..values import SchemaSource, view
 from ..wire.frame import Direction
 from .codec import decode_request_header
-from .encode import TOPIC_NAME
+from .encode import TOPIC_NAME, TOPICS_MEANING
 from .message import JSON_SCALARS, Message, jsonable
 from .plan import Fields, StructPlan
 from .secrets import shown
@@ -32,6 +32,14 @@ def _topic_field(plan: StructPlan) -> str | None:
     """The field of a struct that has a topic's name."""
     names = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
     return next(names, None)
+
+
+def meaning_of_no_topics(plan: StructPlan, value: object) -> str:
+    """What a Metadata request asks for whose topics are null or empty, in this version; "" for another message."""
+    if plan.name != "MetadataRequest" or value:
+        return ""
+    takes_null = any(field.name == "topics" and field.nullable for field in plan.fields)
+    return "no topics, brokers only" if value is not None and takes_null else "all topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ class Presenter:
             if type(value) in JSON_SCALARS:
                 out[field.name] = value
             elif field.type == "records":
-                out[field.name] = self.record_area(value, topic)
+                out[field.name] = self.record_area(value, topic, records.aborted_in(fields))
             elif struct and field.array:
                 out[field.name] = [self._struct(struct, item, topic) for item in value]
             elif struct:
@@ -74,16 +82,22 @@ class Presenter:
                     topic = self.topic_name(value.bytes)
                     if topic is not None:
                         out[TOPIC_NAME] = topic
+            if field.name == "topics" and not value and (meaning := meaning_of_no_topics(plan, value)):
+                out[TOPICS_MEANING] = meaning
         return out
 
-    def record_area(self, data: bytes, topic: str | None = None) -> list[dict[str, Json]]:
+    def record_area(
+        self, data: bytes, topic: str | None = None, aborted: Iterable[records.Aborted] = ()
+    ) -> list[dict[str, Json]]:
         """Every batch (magic 2) or message (magic 0, 1) of a record area, with its records; ``unreadable`` has the error of
-        what cannot be read. With `values` each has its ``bytes`` in hexadecimal, from which `encode_body` makes the same area."""
+        what cannot be read; ``aborted`` are those of such transactions, which readers of committed records skip. With `values` each has its ``bytes`` in hexadecimal, from which `encode_body` makes the same area."""
         found: list[dict[str, Json]] = []
         end = 0
+        dropped = records.aborted_batches(data, aborted)
         try:
             for entry in records.batches(data):
-                found.append(self._entry(entry, topic) | self._bytes(data, entry.start, entry.end))
+                of_aborted = {"aborted": True} if entry.start in dropped else {}
+                found.append(of_aborted | self._entry(entry, topic) | self._bytes(data, entry.start, entry.end))
                 end = entry.end
         except records.RecordsError as error:
             found.append({"unreadable": str(error)} | self._bytes(data, end, len(data)))

@@ -16,11 +16,11 @@ from .errors import BadLength, CodecError, LimitExceeded, RecordsError, Truncate
 from .index import RecordIndex
 from .message import Message
 from .record import Control, Record, spans
-from .transactions import Aborted, aborted_batches
+from .transactions import Aborted, aborted_batches, aborted_in
 from .write import encode_batch, encode_like, encode_messages, encode_messages_like
 
 __all__ = [
     "Aborted", "BadLength", "Batch", "CodecError", "Control", "LimitExceeded", "Message", "Partial", "Record", "RecordIndex",
-    "RecordsError", "Truncated", "UnknownMagic", "aborted_batches", "batches", "compress", "decompress", "encode_batch",
+    "RecordsError", "Truncated", "UnknownMagic", "aborted_batches", "aborted_in", "batches", "compress", "decompress", "encode_batch",
     "encode_like", "encode_messages", "encode_messages_like", "spans",
 ]  # fmt: skip

@@ -6,8 +6,8 @@ that read committed records only skip them. Source: Kafka's CompletedFetch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from .area import batches
 from .batch import Batch
@@ -21,6 +21,11 @@ class Aborted(NamedTuple):
 
     producer_id: int
     first_offset: int
+
+
+def aborted_in(partition: Mapping[str, Any]) -> list[Aborted]:
+    """The aborted transactions that a partition of a Fetch response lists; none in another struct."""
+    return [Aborted(each["producer_id"], each["first_offset"]) for each in partition.get("aborted_transactions") or ()]
 
 
 def aborted_batches(data: bytes, transactions: Iterable[Aborted]) -> frozenset[int]:

@@ -88,7 +88,8 @@ class Control:
     def exchange_page(
         self, filter: str = "", *, since: int | None = None, limit: int = 100, wait: float = 0.0, bodies: bool = False, zone: str = ""
     ) -> Json:
-        """Like `exchanges`, with `next` (the next cursor), `lost` and `more`."""
+        """Like `exchanges`, with `next` (the next cursor), `lost`, `more` and, unless there are more, `pending`: requests that match and
+        wait for their responses."""
         query = {"filter": filter, "zone": zone, "since": since, "limit": limit, "wait": wait, "bodies": int(bodies)}
         return self._call("GET", "/v1/exchanges", query, timeout=self._timeout + wait)
 

@@ -39,6 +39,9 @@ NICE = 15
 _BITE_SECONDS = 0.005
 """How long the ring is read before those who ask for metrics or the feed are served."""
 _NAP_SECONDS = 0.004
+MOST_WAITING = 500
+"""Requests in flight that subscribers of the feed get every second."""
+_WAITS_NS = 1_000_000_000
 _ORPHAN = STATES.index(State.ORPHAN)
 _CLOSED_HOW = frozenset({"fin", "rst", "lost"})
 
@@ -100,6 +103,14 @@ class TrafficMeter:
         if self.statsd is not None:
             self.statsd.exchange(record)
         self.sender.add(data, self.now, time.time_ns)
+
+    def waiting(self, in_flight: list[Exchange], now: int) -> list[bytes]:
+        """The records of requests that have waited for a second, the oldest `MOST_WAITING` of them."""
+        if not self.sender.subscribers:
+            return []
+        hanging = [each for each in in_flight if (each.request_time_ns or now) <= now - _WAITS_NS and each.connection in self._opened_ns]
+        hanging.sort(key=lambda each: each.request_time_ns or 0)
+        return [self.sender.encode(each, self._opened_ns[each.connection], pending=True) for each in hanging[:MOST_WAITING]]
 
     def totals(self) -> feed_layout.Totals:
         """The totals so far, with the rates since the last call."""
@@ -198,7 +209,8 @@ class Meter:
         metrics, sender = self.metrics, self.sender
         metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
         metrics.faults = self._decoder.faults
-        sender.totals(self._traffic.totals(), now, now_ns())
+        waiting = self._traffic.waiting(self._decoder.in_flight(), now_ns())
+        sender.totals(self._traffic.totals(), now, now_ns(), waiting)
         metrics.subscribers, metrics.feed_records, metrics.feed_unsent = sender.subscribers, sender.position, sender.unsent
         if self._statsd is not None:
             await self._statsd.send()

@@ -126,8 +126,7 @@ class LiveExchanges:
             case messages.FindNoted(wanted):
                 return messages.NotedExchanges(self.store.noted(wanted))
             case messages.ListPending():
-                now = now_ns()
-                return messages.PendingExchanges([self._waiting(exchange, now) for exchange in self._pending()])
+                return messages.PendingExchanges(self._waiting(None, None, False))
             case messages.ListConnections():
                 return messages.ConnectionList([each.state(number) for number, each in sorted(self._connections.items())])
             case messages.ListFindings():
@@ -144,14 +143,21 @@ class LiveExchanges:
             wanted = self._filters.of(command.filter, command.zone)
         except FilterError as error:
             return messages.Refused(Failure.INVALID, error.message, error.start, error.end)
-        question = Question(self.store, wanted, command, self._values, reply)
+        question = Question(self.store, wanted, command, self._values, reply, self._waiting)
         if not question.step():
             self._questions.append(question)
         return None
 
-    def _waiting(self, exchange: Exchange, now: int) -> Json:
-        found = exchange.to_dict(bodies=False)
-        found["pending_ns"] = now - (exchange.request_time_ns or now)
+    def _waiting(self, wanted: Filter | None, limit: int | None, bodies: bool) -> list[Json]:
+        """The requests in flight that a filter selects, the oldest first: `limit` of them, or as many as a moment is enough for."""
+        now, end = now_ns(), time.monotonic() + SLICE_SECONDS
+        found: list[Json] = []
+        for exchange in sorted(self._pending(), key=lambda exchange: exchange.request_time_ns or 0):
+            if limit is not None and (len(found) >= limit or time.monotonic() >= end):
+                break
+            if wanted is None or wanted(exchange.undecoded_copy()):
+                described = exchange.undecoded_copy().to_dict(bodies=bodies, values=self._values)
+                found.append(described | {"pending_ns": now - (exchange.request_time_ns or now)})
         return found
 
 
@@ -273,7 +279,8 @@ class Filters:
 class Question:
     """Exchanges after a cursor that a filter selects, or the newest of them; it can wait for one to come.
 
-    wanted: the compiled filter of `command`. values: with keys and values of records. reply: called once.
+    wanted: the compiled filter of `command`. values: with keys and values of records. reply: called once. waiting: gives the requests in
+    flight for a filter, a limit, and whether with bodies.
     """
 
     def __init__(
@@ -283,8 +290,9 @@ class Question:
         command: messages.FindExchanges,
         values: bool,
         reply: Reply,
+        waiting: Callable[[Filter | None, int, bool], list[Json]],
     ) -> None:
-        self._store, self._wanted, self._reply = store, wanted, reply
+        self._store, self._wanted, self._reply, self._waiting = store, wanted, reply, waiting
         self._limit = max(min(command.limit, MOST), 1)
         self._bodies, self._values = command.bodies, values
         self._until = time.monotonic() + max(min(command.wait, LONGEST_WAIT), 0.0)
@@ -349,5 +357,6 @@ class Question:
         return False
 
     def _answer(self, cursor: int, more: bool) -> bool:
-        self._reply(messages.ExchangePage(self._found, cursor, self._lost, more))
+        pending = [] if more else self._waiting(self._wanted, self._limit, self._bodies)
+        self._reply(messages.ExchangePage(self._found, cursor, self._lost, more, pending))
         return True

@@ -8,7 +8,7 @@ docs/control.md. Times are nanoseconds since the epoch, durations seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -516,12 +516,14 @@ class WriteFlight(Command[FlightBegun]):
 
 @dataclass(frozen=True, slots=True)
 class ExchangePage:
-    """Exchanges, oldest first. next: the cursor to go on with; lost: how many after `since` were dropped; more: whether `limit` ended it."""
+    """Exchanges, oldest first. next: the cursor to go on with; lost: how many after `since` were dropped; more: whether `limit` ended it.
+    pending: requests that wait for their responses and match, the oldest first, up to `limit`; they have no number yet."""
 
     exchanges: list[Json]
     next: int
     lost: int
     more: bool
+    pending: list[Json] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

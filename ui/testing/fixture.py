@@ -374,9 +374,9 @@ class Barnabas:
         return words is not None and words in finding["seen"]
 
     def report(self, most: int = 200) -> str:
-        """The exchanges and the faults of this test, for people."""
+        """The exchanges of this test, the requests that wait for a response, and the faults, for people."""
         try:
-            found = self.exchanges(bodies=False)
+            found = self.exchanges(bodies=False) + self.control.pending()
         except (OSError, ControlError) as error:
             return f"not known: {error}"
         lines = [table(found[-most:], self._faults_by_exchange())]
@@ -422,6 +422,8 @@ def table(found: list[Json], faults: Mapping[int, list[str]] | None = None) -> s
         latency = (
             f"{each['latency_ns'] / 1e6:8.2f} ms" if each.get("latency_ns") is not None else f"{each['state']:>11}"
         )
+        if "pending_ns" in each:
+            latency = f"waiting for {each['pending_ns'] / 1e9:.1f} s"
         error = f"  {each['error']}" if each.get("error") else ""
         touched = "".join(f"  [{visible(name)}]" for name in (faults or {}).get(each.get("id", -1), ()))
         who = visible(str(each["client_id"] or ""))

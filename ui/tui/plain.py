@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 130
 _POLL_SECONDS = 0.25
-
+_HANGS_NS = 1_000_000_000
 
 _DATE = len("2026-11-21 ")
 _COLOURS: dict[Role, str] = {"muted": "2", "title": "1", "ok": "32", "error": "1;31", "undecoded": "33", "waiting": "36"}
@@ -35,6 +35,11 @@ def line(row: Row, dated: bool = False, coloured: bool = False) -> str:
         text = text.strip() if column.width == 0 else fit(text, width, column.right)
         cells.append(f"\x1b[{_COLOURS[role]}m{text}\x1b[0m" if coloured and role in _COLOURS else text)
     return " ".join(cells).rstrip()
+
+
+def _request(row: Row) -> tuple[int, int, int]:
+    """What tells requests in flight apart."""
+    return row.connection, row.correlation_id, row.time_ns
 
 
 def titles(dated: bool = False) -> str:
@@ -57,7 +62,7 @@ def plain_lines(
     """Print a line for every exchange, in the order of the requests; `selection`: for these rows only.
 
     With `follow`, print what a live recording adds, in the order in which exchanges end, until it is complete,
-    `seconds` are over, or Ctrl-C. `out` is standard output by default.
+    `seconds` are over, or Ctrl-C; requests that wait for a second, too. `out` is standard output by default.
     """
     out = sys.stdout if out is None else out
     coloured = has_colours(out)
@@ -69,20 +74,27 @@ def plain_lines(
             return
         printed = len(rows)
         shown = sorted(range(printed) if selection is None else selection.rows(stop=printed), key=lambda i: rows[i].time_ns)
+        waiting = {_request(rows[i]) for i in shown if i >= rows.done}
         # Dates depend on all rows, so that a row looks the same with and without a filter.
         days = {day(rows[i].time_ns) for i in (0, printed - 1, *shown[:1], *shown[-1:])} if printed else set()
         dated = len(days) > 1 or follow
         print(titles(dated) + (f" (all of {days.pop()})" if days and not dated else ""), file=out)
         for number in shown:
             print(line(rows[number], dated, coloured), file=out)
+        printed = rows.done
         while follow:
             out.flush()
             more = capture.live
             capture.refresh()
             known = len(rows)
-            for number in range(printed, known) if selection is None else selection.rows(start=printed, stop=known):
-                print(line(rows[number], dated, coloured), file=out)
-            printed = known
+            found = [rows[i] for i in (range(printed, known) if selection is None else selection.rows(start=printed, stop=known))]
+            hanging = {_request(row) for row in found if (row.waiting_ns or 0) >= _HANGS_NS}
+            for row in found:
+                if row.waiting_ns is None or _request(row) in hanging - waiting:
+                    print(line(row, dated, coloured), file=out)
+            waiting &= {_request(row) for row in found if row.waiting_ns is not None}
+            waiting |= hanging
+            printed = rows.done
             if not more or (until is not None and time.monotonic() > until):
                 return
             time.sleep(_POLL_SECONDS)

@@ -72,13 +72,14 @@ class Queries:
                 self._known.popitem(last=False)
         self._known.move_to_end(query)
         found.used = monotonic()
+        found.view.search_waiting()
         if query.order is not None:
             self._sort(found, query.order)
         return found.view
 
     def _sort(self, found: _Result, order: SortOrder) -> None:
         """Sort again when there are more rows: while they are few, and then when they are a tenth more."""
-        rows = found.view.searched if found.view.find is not None else len(found.view.rows)
+        rows = found.view.searched if found.view.find is not None else found.view.done
         if found.sorted_at < 0 or rows > found.sorted_at + (0 if rows < 10_000 else found.sorted_at // 10):
             sort(found.view, self._session.capture, order)
             found.sorted_at = rows

@@ -143,8 +143,7 @@ class Site:
         session = self.session
         if session.status is not None:
             return visible(session.status())
-        lost = sum(octets for _, _, octets in session.capture.lost)
-        return f"lost {lost} B" if lost else ""
+        return f"lost {session.lost} B" if session.lost else ""
 
     def may_edit(self) -> str:
         """Why traffic may not be changed, or ""."""

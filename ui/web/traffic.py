@@ -139,7 +139,7 @@ class TrafficOverTime:
     @property
     def pending(self) -> int:
         """Rows that have not been counted yet."""
-        return len(self._capture.rows()) - self.done
+        return self._capture.done - self.done
 
     def step(self, seconds: float) -> None:
         """Count for about so long."""
@@ -178,7 +178,7 @@ class RecordsOverTime:
     @property
     def pending(self) -> int:
         """Rows that have not been looked at yet."""
-        return len(self._capture.rows()) - self.done if self._capture.has_frames else 0
+        return self._capture.done - self.done if self._capture.has_frames else 0
 
     def step(self, seconds: float) -> None:
         """Count for about so long."""

@@ -77,8 +77,8 @@ class Member:
     """A member of a group.
 
     Times are nanoseconds since the epoch, 0 for never; timeouts are milliseconds as the member or its coordinator
-    sent them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `assignment`: None as
-    long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it subscribes to, None if unknown.
+    sent them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `heartbeat_every_ns`: the shortest time
+    between two heartbeats. `assignment`: None as long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it subscribes to, None if unknown.
     """
 
     def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:
@@ -94,6 +94,7 @@ class Member:
         self.first_ns = self.seen_ns = time_ns
         self.lost = conn.lost
         self.synced_ns = self.heartbeat_ns = self.gone_ns = self.closed_ns = 0
+        self.heartbeat_every_ns = 0
         self.assigned: deque[GivenAssignment] = deque(maxlen=ASSIGNMENTS)
         self.timeline: deque[Moment] = deque(maxlen=STEPS)
 

@@ -26,6 +26,9 @@ def on_request(call: Call) -> None:
     elif call.commits:
         member.step(now, Step.COMMIT)
     else:
+        if member.heartbeat_ns and now > member.heartbeat_ns:
+            every = now - member.heartbeat_ns
+            member.heartbeat_every_ns = min(member.heartbeat_every_ns or every, every)
         member.heartbeat_ns = now
         member.step(now, Step.HEARTBEAT)
         topics = call.topics() if call.heartbeat else None

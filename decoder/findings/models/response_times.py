@@ -35,6 +35,10 @@ _TIMED = facts.api_key_set(
 """Requests that name how long the broker may take. In other APIs, fields of these names mean something else."""
 
 
+_NOTHING_NS = 1_000
+"""`DurationHistogram` counts all shorter times as one."""
+
+
 @cache
 def _wait_at(api_key: int, version: int) -> tuple[int, ...]:
     try:
@@ -108,6 +112,13 @@ def _last_answers() -> deque[tuple[int, int, int]]:
     return deque(maxlen=64)
 
 
+def own_time_ns(held: DurationHistogram | None, share: float) -> int | None:
+    """The broker's own time that `share` of the responses do not exceed. None where it cannot be known: a long poll that was answered
+    within the time it allowed, or a response that came together with the one before it, shows 0."""
+    found = 0 if held is None else int(held.quantile(share))
+    return found if found > _NOTHING_NS else None
+
+
 class ResponseTimes(Model):
     """Measures each exchange once for all detectors, and sets `ClientConnection.muted_ns`.
 
@@ -125,10 +136,10 @@ class ResponseTimes(Model):
         self.histograms: BoundedDict[tuple[str, int], DurationHistogram] = BoundedDict(4096)
 
     def by_api(self) -> dict[int | None, DurationHistogram]:
-        """The `histograms` of all brokers together, by api key; None: of all APIs."""
+        """The `histograms` of all brokers together, by api key; None: of all APIs but `LONG_POLLS`."""
         found: dict[int | None, DurationHistogram] = {}
         for (_, key), histogram in self.histograms.items():
-            for each in (key, None):
+            for each in (key,) if key in LONG_POLLS else (key, None):
                 found.setdefault(each, DurationHistogram()).take(histogram)
         return found
 

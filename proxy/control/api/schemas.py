@@ -112,14 +112,9 @@ SCHEMAS: dict[str, Schema] = {body.__name__: bodies.schema(body) for body in BOD
     "Plugins": _object({"plugins": _list("Plugin")}),
     "Connections": _object({"connections": _list("Connection")}),
     "Exchange": _object(_EXCHANGE, _MORE_OF_EXCHANGE),
-    "Exchanges": _object({"exchanges": _list("Exchange"), "next": WHOLE, "lost": WHOLE, "more": YES}),
-    "Pending": _object(
-        {
-            "exchanges": _list(
-                _object({k: v for k, v in _EXCHANGE.items() if k != "id"} | {"pending_ns": WHOLE}, _MORE_OF_EXCHANGE)
-            )
-        }
-    ),
+    "Exchanges": _object({"exchanges": _list("Exchange"), "next": WHOLE, "lost": WHOLE, "more": YES, "pending": _list("InFlight")}),
+    "InFlight": _object({k: v for k, v in _EXCHANGE.items() if k != "id"} | {"pending_ns": WHOLE}, _MORE_OF_EXCHANGE),
+    "Pending": _object({"exchanges": _list("InFlight")}),
     "Event": _object({"id": WHOLE, "time_ns": WHOLE, "event": TEXT, "text": TEXT, "warning": YES}, more=True),
     "Events": _object({"events": _list("Event"), "next": WHOLE, "lost": WHOLE}),
     "Rule": _object({"match": TEXT, "do": OBJECT}, {"name": TEXT, "when": OBJECT}, more=True),

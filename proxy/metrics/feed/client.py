@@ -23,7 +23,7 @@ import asyncio_dgram
 
 from ...events import Address, show
 from .layout import Totals
-from .reader import Batch, FeedDictionary, FeedError, FeedEvent, FeedReader, Joined, Missed
+from .reader import Batch, FeedDictionary, FeedError, FeedEvent, FeedReader, Joined, Missed, Waiting
 
 RECEIVE_BYTES = 4 << 20
 """Asked of the kernel for what is not read yet; Linux gives at most `net.core.rmem_max`."""
@@ -162,4 +162,4 @@ class _Backlog:
         return data
 
 
-__all__ = ["Batch", "FeedDictionary", "FeedError", "FeedEvent", "FeedReader", "Joined", "Missed", "Totals", "listen", "subscribe"]
+__all__ = ["Batch", "FeedDictionary", "FeedError", "FeedEvent", "FeedReader", "Joined", "Missed", "Totals", "Waiting", "listen", "subscribe"]

@@ -45,6 +45,8 @@ class DatagramKind(IntEnum):
     """Subscribed (or renewed); `sequence` and `position` are those of the feed."""
     REFUSED = 5
     """Not subscribed; `items` is a `SubscriptionRefusal`."""
+    WAITING = 6
+    """`items` records of requests that wait for their responses, before the totals. They are no part of `sequence` and `position`."""
     HELLO = 16
     """Subscribe, or renew the subscription."""
     BYE = 17
@@ -88,7 +90,7 @@ def parse(data: bytes) -> Header | None:
     if magic != MAGIC or version != VERSION:
         return None
     header, room = Header(*fields), len(data) - HEADER.size
-    if header.kind == DatagramKind.BATCH:
+    if header.kind in (DatagramKind.BATCH, DatagramKind.WAITING):
         fits = header.items > 0 and room == header.items * RECORD.size
     elif header.kind == DatagramKind.TOTALS:
         fits = room == _TOTALS.size + header.items * _RATE.size

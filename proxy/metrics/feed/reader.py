@@ -33,6 +33,7 @@ from .layout import HEADER, RENEW_SECONDS, DatagramKind, Header, Hello, Subscrip
 
 _ASK_AGAIN_SECONDS = 1.0
 _MAX_ENTRY = 8192
+_PENDING = STATES.index(State.PENDING)
 
 
 class FeedError(BarnabasError):
@@ -83,8 +84,8 @@ class FeedDictionary:
         return self.strings[number] if number < len(self.strings) else None
 
 
-class Batch:
-    """Exchanges that were done, as index records. Iterate for `Record` tuples; `data` holds their bytes (for numpy:
+class IndexRecords:
+    """Exchanges as index records. Iterate for `Record` tuples; `data` holds their bytes (for numpy:
     `numpy.frombuffer(batch.data, captures.index.DTYPE)`). `position`: the number of the first one since the start."""
 
     __slots__ = ("data", "names", "position", "time_ns")
@@ -109,10 +110,25 @@ class Batch:
     def rows(self) -> Iterator[Row]:
         """The exchanges as a capture's list gives them (without places in a file), numbered since the start."""
         for number, record in enumerate(self, self.position):
-            yield _row(number, record, self.client_id(record), self.connection(record))
+            waits = record.flags & STATE_MASK == _PENDING
+            waiting_ns = max(self.time_ns - record.time_ns, 0) if waits else None
+            yield _row(number, record, self.client_id(record), self.connection(record), waiting_ns)
 
 
-def _row(number: int, record: Record, client_id: str | None, ends: ConnectionEntry | None) -> Row:
+class Batch(IndexRecords):
+    """Exchanges that were done."""
+
+    __slots__ = ()
+
+
+class Waiting(IndexRecords):
+    """Requests that have waited for their responses for a second or longer, the oldest first. They come before each `Totals`, and are
+    then all that wait."""
+
+    __slots__ = ()
+
+
+def _row(number: int, record: Record, client_id: str | None, ends: ConnectionEntry | None, waiting_ns: int | None = None) -> Row:
     flags = record.flags
     state = STATES[flags & STATE_MASK]
     return Row(
@@ -139,6 +155,7 @@ def _row(number: int, record: Record, client_id: str | None, ends: ConnectionEnt
         request_offset=None,
         response_offset=None,
         cut=bool(flags & CUT),
+        waiting_ns=waiting_ns,
     )
 
 
@@ -157,7 +174,7 @@ class Missed:
     datagrams: int
 
 
-FeedEvent = Batch | Totals | Missed | Joined
+FeedEvent = Batch | Waiting | Totals | Missed | Joined
 
 
 class FeedReader:
@@ -226,6 +243,8 @@ class FeedReader:
             self._sequence += 1
             self._position += header.items
             events.append(Batch(data[HEADER.size :], header.position, header.time_ns, self._names))
+        elif header.kind == DatagramKind.WAITING:
+            events.append(Waiting(data[HEADER.size :], header.position, header.time_ns, self._names))
         elif header.kind == DatagramKind.TOTALS:
             self._sequence += 1
             events.append(layout.parse_totals(data))

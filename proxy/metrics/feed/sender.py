@@ -11,7 +11,7 @@ import asyncio
 import hmac
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncio_dgram
@@ -84,8 +84,8 @@ class FeedSender:
 
     # -- records ---------------------------------------------------------------------------------------------
 
-    def encode(self, exchange: Exchange, opened_ns: int = 0) -> bytes:
-        """The 64 bytes of an exchange; the strings they name are added to the dictionary."""
+    def encode(self, exchange: Exchange, opened_ns: int = 0, pending: bool = False) -> bytes:
+        """The 64 bytes of an exchange; the strings they name are added to the dictionary. `pending`: of a request in flight."""
         encoder = self._encoder
         if len(self._stream) > DICTIONARY:
             self._next_dictionary()
@@ -93,7 +93,7 @@ class FeedSender:
         if exchange.connection not in self._introduced:
             self._introduced.add(exchange.connection)
             encoder.connection(exchange.connection, opened_ns, exchange.client, exchange.broker)
-        encoder.exchange(exchange)
+        encoder.exchange(exchange, pending=pending)
         record = bytes(encoder.records)
         encoder.records.clear()
         if encoder.entries:
@@ -129,9 +129,13 @@ class FeedSender:
                 self.unsent += count
             self._position += count
 
-    def totals(self, totals: Totals, now: float, wall_ns: int) -> None:
-        """Send totals, and end the subscriptions that were not renewed. Once a second, also when nothing happens."""
+    def totals(self, totals: Totals, now: float, wall_ns: int, waiting: Sequence[bytes] = ()) -> None:
+        """Send totals after records of requests in flight, and end the subscriptions that were not renewed. Once a second, also when
+        nothing happens."""
         self.flush(now, wall_ns)
+        for start in range(0, len(waiting), self._records_at_once):
+            part = waiting[start : start + self._records_at_once]
+            self._broadcast(DatagramKind.WAITING, len(part), b"".join(part), wall_ns)
         for subscriber in [s for s in self._subscribers.values() if s.until < now]:
             del self._subscribers[subscriber.peer]
         if self._subscribers:
@@ -139,7 +143,7 @@ class FeedSender:
 
     def _broadcast(self, kind: DatagramKind, count: int, data: bytes, wall_ns: int) -> bool:
         datagram = self._header(kind, count, wall_ns).pack() + data
-        self._sequence += 1
+        self._sequence += kind != DatagramKind.WAITING
         room = len(self.outgoing) + len(self._subscribers) <= QUEUE
         if room:
             self.outgoing.extend((datagram, peer) for peer in self._subscribers)

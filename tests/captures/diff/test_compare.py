@@ -201,3 +201,25 @@ def test_a_reason_that_names_a_member_is_no_difference(api: str, version: int, f
 
     first, second = (one(f"need to re-join with the given member-id: consumer-g-1-{tail}") for tail in ("aaaa", "bbbb"))
     assert above_noise(compare([first], [second])) == []
+
+
+def test_a_setting_is_named() -> None:
+    def described(**settings: str) -> Exchange:
+        asked = {"resources": [{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}]}
+        configs = [{"name": name.replace("_", "."), "value": value} for name, value in settings.items()]
+        answer = {"results": [{"resource_type": 2, "resource_name": "orders", "configs": configs}]}
+        return Exchange(
+            client_id="admin", api_key=32, api_version=4, request=decoder.encode_request(32, 4, asked, correlation_id=1, client_id="admin"),
+            request_time_ns=1, response=decoder.encode_response(32, 4, answer, correlation_id=1), response_time_ns=2, state=State.PAIRED,
+            correlation_id=1,
+        )  # fmt: skip
+
+    report = compare(
+        [described(retention_ms="1", cleanup_policy="delete", segment_ms="5")],
+        [described(retention_ms="2", cleanup_policy="compact", segment_ms="5")],
+    )
+    found = {(each.what, each.a, each.b) for each in report.differences}
+    assert found == {
+        ("response results[*].configs[retention.ms].value", "1", "2"),
+        ("response results[*].configs[cleanup.policy].value", "delete", "compact"),
+    }

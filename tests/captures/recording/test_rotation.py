@@ -131,12 +131,19 @@ def test_live_rows_keep_their_numbers(tmp_path: Path) -> None:
         if i % 7 == 0 or i > 290:
             new = capture.refresh()
             rows = capture.rows()
-            assert [(r.number, r.correlation_id) for r in rows[: len(seen)]] == seen
-            assert len(rows) == len(seen) + new
-            seen = [(r.number, r.correlation_id) for r in rows]
+            done = rows[: rows.done]
+            assert [(r.number, r.correlation_id) for r in done[: len(seen)]] == seen
+            assert len(done) == len(seen) + new
+            seen = [(r.number, r.correlation_id) for r in done]
+            waiting = rows[rows.done :]
+            assert [(r.number, r.correlation_id, r.state) for r in waiting] == [
+                (j, j, "pending") for j in range(max(i - 2, 0), i + 1)
+            ]
+            assert all(capture.exchange(r).request == metadata_request(r.correlation_id)[4:] for r in waiting)
+            assert [(r.client, r.client_id) for r in waiting] == [(rows[0].client, rows[0].client_id)] * len(waiting)
             if i >= 3:
                 assert seen[-1] == (i - 3, i - 3)
-                assert capture.exchange(rows[-1]).response == metadata_answer(i - 3)[4:]
+                assert capture.exchange(done[-1]).response == metadata_answer(i - 3)[4:]
     assert capture is not None
     assert len(capture.segments) > 5
     assert all(one.own != two.own for one, two in pairwise(capture.segments))

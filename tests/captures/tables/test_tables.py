@@ -373,3 +373,27 @@ def test_a_table_in_parquet(traffic: Callable[..., Path], tmp_path: Path, monkey
     assert parquet.read_table(path).to_pylist() == expected
     counted = duckdb.sql(f"SELECT count(*), sum(time_ns), count(DISTINCT api) FROM '{path}'").fetchall()
     assert counted == [(len(expected), sum(row["time_ns"] for row in expected), len({row["api"] for row in expected}))]
+
+
+def test_records_of_aborted_transactions_are_marked() -> None:
+    from barnabas.captures.tables.body_tables import record_rows
+    from barnabas.decoder import Exchange, State
+    from barnabas.decoder.records import Record, encode_batch
+
+    def batch(offset: int, producer: int, control: bytes = b"") -> bytes:
+        record = Record(offset, 1, control or b"key", b"\0\0\0\0\0\0" if control else b"value")
+        return encode_batch([record], transactional=True, control=bool(control), producer_id=producer, producer_epoch=0, base_sequence=0)
+
+    area = batch(0, 7) + batch(1, 8) + batch(2, 7, b"\0\0\0\0") + batch(3, 8, b"\0\0\0\1") + batch(4, 7)
+    for version, marked in ((11, [0]), (3, [])):  # version 3 does not list aborted transactions
+        partition: dict[str, Any] = {"partition_index": 0, "records": area}
+        if marked:
+            partition["aborted_transactions"] = [{"producer_id": 7, "first_offset": 0}]
+        body = {"responses": [{"topic": "orders", "partitions": [partition]}]}
+        exchange = Exchange(
+            api_key=1, api_version=version, request=decoder.encode_request(1, version, {}, correlation_id=1),
+            response=decoder.encode_response(1, version, body, correlation_id=1), state=State.PAIRED,
+        )  # fmt: skip
+        rows = list(record_rows(exchange, frozenset()))
+        assert [row["offset"] for row in rows if row["aborted"]] == marked
+        assert len(rows) == 5

@@ -111,3 +111,39 @@ def test_a_bomb_of_wrappers_is_bounded() -> None:
     body = decoder.encode_body("request", PRODUCE, 1, {"topic_data": [{"name": "t", "partition_data": [{"records": level}]}]})
     shown = json.dumps(present(decoder.decode_body("request", PRODUCE, 1, body)))
     assert len(shown) < 1 << 17
+
+
+def fetched(transactions: list[dict[str, int]] | None) -> decoder.Message:
+    """Records of producers 7 (aborted) and 8 (not), then the markers of both, then producer 7 again."""
+
+    def batch(offset: int, producer: int, control: bytes = b"") -> bytes:
+        record = Record(offset, 1, control or b"key", b"\0\0\0\0\0\0" if control else b"value")
+        return encode_batch([record], transactional=True, control=bool(control), producer_id=producer, producer_epoch=0, base_sequence=0)
+
+    abort, commit = b"\0\0\0\0", b"\0\0\0\1"
+    area = batch(0, 7) + batch(1, 8) + batch(2, 7, abort) + batch(3, 8, commit) + batch(4, 7)
+    partition = {"partition_index": 0, "aborted_transactions": transactions, "records": area}
+    body = {"responses": [{"topic": "orders", "partitions": [partition]}]}
+    return decoder.decode_response(decoder.encode_response(1, 11, body, correlation_id=1), api_key=1, api_version=11)
+
+
+def test_records_of_aborted_transactions_are_marked() -> None:
+    for listed, marked in (([{"producer_id": 7, "first_offset": 0}], [0]), ([], []), (None, [])):
+        message = fetched(listed)
+        shown = present(message, values=True)
+        batches = shown["responses"][0]["partitions"][0]["records"]
+        assert [each["base_offset"] for each in batches if each.get("aborted")] == marked
+        again = decoder.encode_response(1, 11, shown, correlation_id=1)
+        assert again == message.frame
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "meaning"),
+    [(0, [], "all topics"), (1, None, "all topics"), (1, [], "no topics, brokers only"), (13, None, "all topics"), (13, [], "no topics, brokers only"),
+     (0, [{"name": "a"}], None), (9, [{"name": "a"}], None)],
+)  # fmt: skip
+def test_what_no_topics_mean(version: int, topics: list[dict[str, str]] | None, meaning: str | None) -> None:
+    frame = decoder.encode_request(3, version, {"topics": topics}, correlation_id=1)
+    shown = present(decoder.decode_request(frame))
+    assert shown.get("_topics") == meaning
+    assert decoder.encode_request(3, version, shown, correlation_id=1) == frame

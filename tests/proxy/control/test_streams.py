@@ -124,7 +124,7 @@ def exchange(number: int, size: int = 10) -> Exchange:
 
 def ask(store: ExchangeStore, text: str = "", **options: Any) -> ExchangePage:
     answers: list[ExchangePage] = []
-    question = Question(store, compile(text) if text else None, FindExchanges(text, **options), False, answers.append)
+    question = Question(store, compile(text) if text else None, FindExchanges(text, **options), False, answers.append, lambda *_: [])
     while not question.step():
         pass
     return answers[0]

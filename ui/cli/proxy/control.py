@@ -203,13 +203,13 @@ def exchanges(
     ] = False,
     local: Local = False,
 ) -> None:
-    """Print the newest exchanges, and with --follow new ones."""
+    """Print the newest exchanges and the requests that wait for a response; with --follow, also new exchanges."""
     from ....proxy.control import ControlError
 
     wanted = filter_ or ""
     zone = times.zone_name() if wanted else ""
     page = _ask(lambda control: control.exchange_page(wanted, limit=limit, bodies=as_json, zone=zone))
-    for each in page["exchanges"]:
+    for each in page["exchanges"] + page["pending"]:
         _exchange(each, as_json)
     if follow:
         try:
@@ -225,8 +225,10 @@ def _exchange(each: dict[str, Any], as_json: bool) -> None:
         return
     stamp = times.moment(each["time_ns"] or 0)
     latency = f"{each['latency_ns'] / 1e6:.3f} ms" if each["latency_ns"] is not None else each["state"]
-    line = f"{each['id']:>7} {stamp} {each['client']} {each['api']} v{each['api_version']} {latency}"
-    words = [line, each["error"] or "", *each["notes"]]
+    if "pending_ns" in each:
+        latency = f"waiting for {each['pending_ns'] / 1e9:.1f} s"
+    line = f"{each.get('id', '-'):>7} {stamp} {each['client']} {each['api']} v{each['api_version']} {latency}"
+    words = [line, each["error"] or "", *each.get("notes", ())]
     print(visible("  ".join(filter_ for filter_ in words if filter_)), flush=True)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....captures import Row
     from ....decoder.filter import Filter
     from ....proxy.events import Address
-    from ....proxy.metrics.feed.client import Batch, FeedEvent, Missed, Totals
+    from ....proxy.metrics.feed.client import Batch, FeedEvent, Missed, Totals, Waiting
 
 DEFAULT = "127.0.0.1:19095"
 
@@ -43,13 +43,13 @@ def feed(
     seconds: Seconds = None,
     local: Local = False,
 ) -> None:
-    """Print the exchanges of a running proxy as they happen.
+    """Print the exchanges of a running proxy as they happen, and requests that have waited for a response for a second.
 
     The feed is sent over UDP: a slow reader loses part of it, and the output shows how much. A recording loses nothing.
     """
     from ....proxy.metrics.feed.client import subscribe
 
-    wanted = None if filter_ is None else compiled(filter_)
+    wanted = None if filter_ is None else compiled(filter_).at(time.time_ns)
     if wanted is not None and not wanted.index_only:
         raise Failure("--filter needs messages, but a feed contains only summaries; see: barnabas filter check")
     where, token = joined_token(address, token_file)
@@ -89,14 +89,18 @@ def plain_lines(
     events: Iterator[FeedEvent], only_totals: bool = False, wanted: Filter | None = None
 ) -> Iterator[str]:
     """A line for each exchange, gap and new start; or for the totals."""
-    from ....proxy.metrics.feed.client import Batch, Joined, Missed, Totals
+    from ....proxy.metrics.feed.client import Batch, Joined, Missed, Totals, Waiting
     from ...tui.plain import line, titles
 
     lost, titled = 0, only_totals
+    new = _NewlyWaiting(wanted)
     for event in events:
         if isinstance(event, Batch):
             if not only_totals:
                 yield from map(line, _rows(event, wanted))
+        elif isinstance(event, Waiting):
+            if not only_totals:
+                yield from map(line, new.take(event))
         elif isinstance(event, Missed):
             yield _missed(event)
         elif isinstance(event, Joined):
@@ -105,6 +109,7 @@ def plain_lines(
                 yield titles()
             titled = True
         elif isinstance(event, Totals):
+            new.end()
             if event.lost_bytes > lost:
                 yield f"-- the proxy's meter fell behind: {event.lost_bytes - lost} B were not summarised"
                 lost = event.lost_bytes
@@ -138,24 +143,51 @@ def json_lines(
     events: Iterator[FeedEvent], only_totals: bool = False, wanted: Filter | None = None
 ) -> Iterator[str]:
     """An object for each exchange (the keys of ``barnabas decode --json``, without bodies), gap, start and totals."""
-    from ....proxy.metrics.feed.client import Batch, Joined, Missed, Totals
+    from ....proxy.metrics.feed.client import Batch, Joined, Missed, Totals, Waiting
 
+    new = _NewlyWaiting(wanted)
     for event in events:
         if isinstance(event, Batch):
             if not only_totals:
                 for row in _rows(event, wanted):
                     yield json.dumps(_exchange(row))
+        elif isinstance(event, Waiting):
+            if not only_totals:
+                for row in new.take(event):
+                    yield json.dumps(_exchange(row) | {"kind": "waiting", "number": None, "pending_ns": row.waiting_ns})
         elif isinstance(event, Totals):
+            new.end()
             rates = [{"api": _api(rate.api_key), **rate._asdict()} for rate in event.rates]
             yield json.dumps({"kind": "totals", **asdict(event), "rates": rates})
         elif isinstance(event, (Missed, Joined)):
             yield json.dumps({"kind": type(event).__name__.lower(), **asdict(event)})
 
 
+class _NewlyWaiting:
+    """Requests in flight, which the feed sends every second, each once."""
+
+    def __init__(self, wanted: Filter | None) -> None:
+        self._wanted = wanted
+        self._shown: set[tuple[int, int, int]] = set()
+        self._still: set[tuple[int, int, int]] = set()
+
+    def take(self, waiting: Waiting) -> Iterator[Row]:
+        """The requests that are new among these."""
+        for row in _rows(waiting, self._wanted):
+            request = row.connection, row.correlation_id, row.time_ns
+            self._still.add(request)
+            if request not in self._shown:
+                yield row
+
+    def end(self) -> None:
+        """All that wait were given."""
+        self._shown, self._still = self._still, set()
+
+
 class _BatchIndex:
     """What a filter reads of an index, of one batch."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch | Waiting) -> None:
         self.strings, self.connections, self.count = batch.names.strings, batch.names.connections, len(batch)
         self._data = batch.data
 
@@ -166,7 +198,7 @@ class _BatchIndex:
         return self._data[start * RECORD.size : stop * RECORD.size]
 
 
-def _rows(batch: Batch, wanted: Filter | None) -> Iterator[Row]:
+def _rows(batch: Batch | Waiting, wanted: Filter | None) -> Iterator[Row]:
     """The exchanges of a batch that match a filter that an index decides."""
     from ....captures.reading.selection import IndexColumns
 

@@ -77,8 +77,11 @@ def decode(
     with open_or_fail(capture) as opened:
         selection = None if wanted is None else Selection(opened, wanted, topics=as_json and bodies)
         if as_json:
-            for exchange in opened.exchanges() if selection is None else _selected(opened, selection):
+            rows = opened.rows()
+            for number, exchange in opened.numbered_exchanges() if selection is None else _selected(opened, selection):
                 found = exchange.to_dict(bodies=bodies, values=show_values, schemas=schemas)
+                if number >= rows.done:
+                    found["pending_ns"] = rows[number].waiting_ns
                 sys.stdout.write(json_visible(json.dumps(found, ensure_ascii=False, separators=(",", ":"))) + "\n")
         else:
             from ...tui.plain import plain_lines
@@ -88,8 +91,8 @@ def decode(
         warn([opened.note])
 
 
-def _selected(capture: Capture, selection: Selection) -> Iterator[Exchange]:
-    """The exchanges that a filter selects, in the order of their requests."""
+def _selected(capture: Capture, selection: Selection) -> Iterator[tuple[int, Exchange]]:
+    """The exchanges that a filter selects, in the order of their requests, each with the number of its row."""
     rows = capture.rows()
     for number in sorted(selection.rows(), key=lambda number: (rows[number].time_ns, number)):
-        yield selection.exchange(number)
+        yield number, selection.exchange(number)

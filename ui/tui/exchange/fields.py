@@ -391,9 +391,7 @@ class FieldsBuilder:
         outer, outer_aborted = self._topic, self._aborted
         if self.schemas is not None:
             self._topic = self._topic_of(of, values) or outer
-        self._aborted = [
-            records.Aborted(each["producer_id"], each["first_offset"]) for each in values.get("aborted_transactions") or ()
-        ]
+        self._aborted = records.aborted_in(values)
         for each in of.fields:
             if each.name in values:
                 self.value(each, values[each.name], depth, prefix + each.name)

@@ -107,7 +107,7 @@ def is_problem(row: Row) -> bool:
 
 def _latency(_: int, row: Row) -> Cell:
     if row.state == "pending":
-        return "...", "waiting"
+        return ("..." if row.waiting_ns is None else duration(row.waiting_ns)), "waiting"
     return ("" if row.latency_ns is None else duration(row.latency_ns)), ""
 
 

@@ -16,6 +16,7 @@ from ....captures import Capture, Row
 from ....captures.reading.selection import IndexColumns
 from ....decoder import Exchange, Topics
 from ....decoder.codec.plan import Fields
+from ....decoder.codec.present import meaning_of_no_topics
 from ....decoder.codec.secrets import shown
 from ....decoder.connection.hit_notes import causes_in
 from ....decoder.connection.topics import NAMING_APIS
@@ -71,7 +72,7 @@ class ExchangeInfos:
     @property
     def unlearned(self) -> bool:
         """Whether there are rows that `learn` has not read."""
-        return self._capture.has_frames and self._learned < len(self._capture.rows())
+        return self._capture.has_frames and self._learned < self._capture.done
 
     def __call__(self, row: Row) -> ExchangeInfo:
         known = self._known.get(row.number)
@@ -93,13 +94,15 @@ def exchange_info(exchange: Exchange) -> ExchangeInfo:
     """What an exchange is about."""
     topics = _topics(exchange)
     groups, transactions = (list(dict.fromkeys(map(str, islice(MANY[name](exchange), 20)))) for name in ("group", "txn"))
+    request, response = exchange.request_message, exchange.response_message
     words = causes_in(notes_on(exchange))
+    if request is not None and (no_topics := meaning_of_no_topics(request.plan.root, request.values[0] if request.values else ())):
+        words.append(no_topics)
     words += [_few([_partitions(name, found) for name, found in topics.items()])] if topics else []
     words += [f"group {_few(groups)}"] if any(groups) else []
     words += [f"transaction {_few(transactions)}"] if any(transactions) else []
     count = ONE["records"](exchange)
     words += [f"{count} record{'' if count == 1 else 's'}"] if count is not None else []
-    request, response = exchange.request_message, exchange.response_message
     if request is not None and exchange.api_key in _SAID:
         said = [text for name in _SAID[exchange.api_key] for text in islice(_texts(shown(request), name), 1)]
         words += [" ".join(said)] if said else []

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....captures import Capture, Row
+from ....captures.reading.capture import Rows
 from ....decoder import Exchange
 from ....decoder.schema import facts
 from ...safe import fit, visible
@@ -39,7 +40,8 @@ _SLICE = 0.008
 
 
 class RowView:
-    """The rows of a capture that a search finds, or all. Positions count the rows that are shown."""
+    """The rows of a capture that a search finds, or all. Positions count the rows that are shown. Requests in flight of a live
+    recording are the last ones, and searched anew each time."""
 
     def __init__(self, rows: Sequence[Row], numbers: Iterable[int] | None = None):
         """`numbers`: show these rows and no others."""
@@ -49,6 +51,7 @@ class RowView:
         """Rows `low` to `high` have been looked at."""
         self._before: array[int] = array("Q")  # descending
         self._behind: array[int] = array("Q")
+        self._waiting: array[int] = array("Q")
         self._sorted: array[int] | None = None
         self._window = _FIRST
         self._fixed = numbers is not None
@@ -57,16 +60,21 @@ class RowView:
 
     def __len__(self) -> int:
         if self._sorted is not None:
-            return len(self._sorted)
+            return len(self._sorted) + len(self._waiting)
         if self.find is None and not self._fixed:
             return len(self.rows)
-        return len(self._before) + len(self._behind)
+        return len(self._before) + len(self._behind) + len(self._waiting)
+
+    @property
+    def done(self) -> int:
+        """Rows of the capture without requests in flight."""
+        return self.rows.done if isinstance(self.rows, Rows) else len(self.rows)
 
     def show(self, find: RowFinder | None, around: int = 0) -> None:
         """Start over with another search, at row `around`; None shows everything."""
         self.find, self._fixed, self._sorted = find, False, None
-        self.low = self.high = max(0, min(around, len(self.rows)))
-        self._before, self._behind = array("Q"), array("Q")
+        self.low = self.high = max(0, min(around, self.done))
+        self._before, self._behind, self._waiting = array("Q"), array("Q"), array("Q")
         self._window = _FIRST
 
     @property
@@ -77,18 +85,19 @@ class RowView:
     @property
     def searching(self) -> bool:
         """Whether rows are left to be looked at."""
-        return self.find is not None and (self.low > 0 or self.high < len(self.rows))
+        return self.find is not None and (self.low > 0 or self.high < self.done)
 
     def search(self, seconds: float = 0.012) -> int:
         """Search further rows for about `seconds`. Returns how many rows were found before the first one that was shown."""
         find, before, until = self.find, len(self._before), perf_counter() + seconds
+        self.search_waiting()
         if find is None:
             return 0
         while self.searching:
             began = perf_counter()
             # Rows after the cursor are on the screen first, but those before it must not wait for a long list.
-            if self.high < len(self.rows) and (self.low == 0 or len(self._behind) < 200 or self._window % 2):
-                stop = min(self.high + self._window, len(self.rows))
+            if self.high < self.done and (self.low == 0 or len(self._behind) < 200 or self._window % 2):
+                stop = min(self.high + self._window, self.done)
                 self._behind.extend(find(self.high, stop))
                 self.high = stop
             else:
@@ -105,6 +114,12 @@ class RowView:
                 break
         return len(self._before) - before
 
+    def search_waiting(self) -> None:
+        """Look at the requests in flight again: after the capture was refreshed, as others wait, and longer."""
+        start, stop = self.done, len(self.rows)
+        found = range(start, stop) if self.find is None else self.find(start, stop) if start < stop else ()
+        self._waiting = array("Q", () if self._fixed else found)
+
     # --- order ---------------------------------------------------------------------------------------------
 
     def sort(self, key: SortKey | None, descending: bool = False) -> None:
@@ -116,9 +131,9 @@ class RowView:
             self._sorted = array("Q", order)
 
     def numbers(self) -> Sequence[int]:
-        """The numbers of the rows that are shown, as in the capture."""
+        """The numbers of the rows that are shown, as in the capture, without requests in flight."""
         if self.find is None and not self._fixed:
-            return range(len(self.rows))
+            return range(self.done)
         return self._before[::-1] + self._behind
 
     def put(self, order: bytes | None) -> None:
@@ -133,11 +148,18 @@ class RowView:
     def number(self, position: int) -> int:
         """The row's number in the capture, from 0."""
         if self._sorted is not None:
-            return self._sorted[position]
+            count = len(self._sorted)
+            return self._sorted[position] if position < count else self._waiting_number(position - count)
         if self.find is None and not self._fixed:
             return position
-        before = len(self._before)
+        before, done = len(self._before), len(self._before) + len(self._behind)
+        if position >= done:
+            return self._waiting_number(position - done)
         return self._before[before - 1 - position] if position < before else self._behind[position - before]
+
+    def _waiting_number(self, at: int) -> int:
+        # The capture may have been refreshed since: then another row is shown until the next look.
+        return min(self._waiting[at], len(self.rows) - 1)
 
     def row(self, position: int) -> Row:
         """The row at a position of what is shown."""
@@ -157,6 +179,8 @@ class RowView:
         """The position of the first row shown that is not before row `number` of the capture."""
         if self.find is None and not self._fixed:
             return min(number, len(self.rows))
+        if self._waiting and number >= self._waiting[0]:
+            return len(self._before) + len(self._behind) + bisect_left(self._waiting, number)
         if (self._behind and number >= self._behind[0]) or not self._before:
             return len(self._before) + bisect_left(self._behind, number)
         return bisect_left(range(len(self._before)), number, key=lambda i: self._before[len(self._before) - 1 - i])
@@ -171,9 +195,9 @@ class RowSlice(NamedTuple):
 
     @classmethod
     def at(cls, capture: Capture, number: int) -> RowSlice:
-        """The slice that begins with row `number` of a capture."""
+        """The slice that begins with row `number` of a capture; without requests in flight."""
         segment, start = capture.locate(number)
-        return cls(segment, start, min(capture.starts[segment + 1] - capture.starts[segment], start + _ROWS))
+        return cls(segment, start, min(min(capture.starts[segment + 1], capture.done) - capture.starts[segment], start + _ROWS))
 
 
 class SortOrder(NamedTuple):
@@ -362,6 +386,8 @@ class RowTints:
         if not self._rules:
             return ""
         known = self._known.get(row)
+        if row.waiting_ns is not None:
+            return self._decide(row)
         if known is None:
             if len(self._known) > 4096:
                 self._known.clear()

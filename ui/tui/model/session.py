@@ -121,15 +121,30 @@ class Session:
             return NO_CONTROL if self.grows else f"This is a recording: {of_a_recording}."
         return "" if self.allow_edit else "Read-only: start with --allow-edit, or :edit on."
 
+    @property
+    def lost(self) -> int:
+        """Bytes that the capture lacks."""
+        return sum(size for _, _, size in self.capture.lost)
+
+    def nothing_to_report(self) -> str:
+        """The text of an empty log."""
+        if self.live:
+            return "No messages yet. Connections, losses, rule hits and warnings of the proxy appear here."
+        if self.lost:
+            return f"{self.lost:,} bytes are missing in this capture: the recorder did not get them. Nothing else to report."
+        return "Nothing to report about this capture: it is complete, and nothing was lost."
+
     def add_to_log(self, text: str, warning: bool = False, time_ns: int | None = None) -> None:
         """Add a line to the log. `time_ns`: None for now."""
         self.log.append(LogLine(time.time_ns() if time_ns is None else time_ns, visible(text), warning))
 
     def refresh(self) -> int:
-        """Read the rows that a live recording has added. Returns how many."""
+        """Read the rows that a live recording has added. Returns how many; one at least if requests wait, or did."""
         if self.paused:
             return 0
-        return self.capture.refresh()
+        rows = self.capture.rows()
+        waited = len(rows) > rows.done
+        return self.capture.refresh() or int(waited or len(rows) > rows.done)
 
     @property
     def statistics(self) -> CaptureStatistics:

@@ -195,7 +195,7 @@ class CaptureStatistics:
     @property
     def pending(self) -> int:
         """Rows that have not been counted yet."""
-        return len(self.capture.rows()) - self.done
+        return self.capture.done - self.done
 
     def progress_cells(self) -> list[Cell]:
         """The progress as a cell, while rows are left to be counted."""

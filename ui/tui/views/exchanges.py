@@ -95,6 +95,7 @@ class ExchangesScreen(View):
     # --- what is new ---------------------------------------------------------------------------------------
 
     def update_rows(self) -> None:
+        self.view.search_waiting()
         if self.view.searching:
             self._found(self.view.search(0.01))
             self.barnabas.work()

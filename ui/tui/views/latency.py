@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....decoder.findings.engine.counters import DurationHistogram
-from ....decoder.findings.models.response_times import ResponseTimes
+from ....decoder.findings.models.response_times import ResponseTimes, own_time_ns
 from ....decoder.schema import facts
 from ...safe import fit
 from ...times import clock, iso
@@ -119,7 +119,8 @@ class LatencyScreen(View):
         if self._wide:
             held = self._held.get(None if key == ALL else key)
             cells.append(("  ", ""))
-            cells += [(f"{'-' if held is None else duration(int(held.quantile(share))):>8} ", "number") for share in (0.5, 0.99)]
+            times = (own_time_ns(held, share) for share in (0.5, 0.99))
+            cells += [(f"{'-' if each is None else duration(each):>8} ", "number") for each in times]
         return cells
 
     @property

@@ -37,6 +37,4 @@ class LogScreen(View):
     def empty_text(self) -> str:
         if self.session.log or self.session.capture.note:
             return ""
-        if self.session.live:
-            return "No messages yet. Connections, losses, rule hits and warnings of the proxy appear here."
-        return "Nothing to report about this capture: it is complete, and nothing was lost."
+        return self.session.nothing_to_report()

@@ -39,13 +39,13 @@ class Clients:
     @property
     def pending(self) -> int:
         """Rows that have not been read yet."""
-        return len(self._capture.rows()) - self.done
+        return self._capture.done - self.done
 
     def step(self, seconds: float) -> None:
         """Read rows for about so long."""
         until, rows, watch = perf_counter() + seconds, self._capture.rows(), self._watch
         while self.pending and perf_counter() < until:
-            for row in rows[self.done : self.done + 128]:
+            for row in rows[self.done : min(self.done + 128, rows.done)]:
                 seen = IndexedRequest(
                     row.connection, row.client, row.broker, row.client_id, row.api_key, row.api_version,
                     row.time_ns, row.error, row.state, row.correlation_id,

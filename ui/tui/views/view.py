@@ -111,7 +111,7 @@ class View(AppScreen[None]):
             left.append((" (recording ended)", "muted"))
         right = [("  ", ""), *self.state_cells()]
         if session.status is None:
-            lost = sum(octets for _, _, octets in capture.lost)
+            lost = session.lost
             right.append((f"  lost {lost} B" if lost else "  lost 0", "error" if lost else "muted"))
         else:
             status, room = visible(session.status()), max(self.size.width // 2 - 20, 20)

@@ -9,7 +9,7 @@ from fastapi import Request
 from nicegui import ui
 from nicegui.events import EChartPointClickEventArguments
 
-from ....decoder.findings.models.response_times import LONG_POLLS, ResponseTimes
+from ....decoder.findings.models.response_times import LONG_POLLS, ResponseTimes, own_time_ns
 from ....decoder.schema import facts
 from ...times import clock, iso
 from ...tui.model.columns import duration
@@ -176,7 +176,7 @@ def _rows(site: Site) -> list[dict[str, Any]]:
             row[title], row[f"{title}_ns"] = ("-" if value is None else duration(value)), value
         held = work.get(None if key == ALL else key)
         for share, title in ((0.5, "work_p50"), (0.99, "work_p99")):
-            worked = None if held is None else int(held.quantile(share))
+            worked = own_time_ns(held, share)
             row[title], row[f"{title}_ns"] = ("-" if worked is None else duration(worked)), worked
         found.append(row)
     return found

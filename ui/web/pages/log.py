@@ -22,7 +22,7 @@ def register(site: Site) -> None:
         with site.frame(request, "Log", needs_rows=False):
             session = site.session
             if not (session.log or session.capture.note or session.live):
-                note("Nothing to report about this capture: it is complete, and nothing was lost.")
+                note(session.nothing_to_report())
                 return
             table = grid(_COLUMNS, [])
             shown = [-1]

@@ -189,8 +189,8 @@ class HeldUpJoin(GroupDetector):
     @staticmethod
     def _state(member: Member, now_ns: int) -> str:
         silent = now_ns - member.seen_ns
-        session = member.session_timeout_ms * 1e6
-        if member.heartbeat_ns and silent < max(session / 2, 5 * SECOND):
+        # One heartbeat may be late; a member from which two are missing is silent.
+        if member.heartbeat_ns and silent < 2 * max(member.heartbeat_every_ns, 3 * SECOND):
             return f"{member.who}, which still sends heartbeats"
         return f"{member.who}, silent for {duration(silent)}"
 

@@ -25,6 +25,8 @@ class ManyRows(Sequence[Row]):
     def __len__(self) -> int:
         return self.count
 
+    done = property(__len__)
+
     def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
             return [self[i] for i in range(*number.indices(self.count))]

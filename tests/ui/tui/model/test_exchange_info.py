@@ -23,11 +23,11 @@ from ..support.driving import exchanges, on_screen
 
 LINES = {
     "versions": "",
-    "metadata": "orders-0 (3 partitions), orders-1 (3 partitions)",
+    "metadata": "all topics  orders-0 (3 partitions), orders-1 (3 partitions)",
     "not_leader": "orders-3  2 records",
     "lz4": "orders-3  2 records",
     "sasl": "",
-    "truncated": "",
+    "truncated": "all topics",
     "unknown": "",
     "hostile": f"{visible(HOSTILE)}-3  2 records",
     "heartbeat": "group stock",

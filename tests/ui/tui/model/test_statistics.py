@@ -70,3 +70,39 @@ def test_the_wait_of_a_long_poll_is_no_work_of_the_broker(tmp_path: Path) -> Non
 
     with open_capture(tmp_path / "run") as capture:
         drive(capture, steps, (130, 40), "6")
+
+
+def test_what_a_broker_did_within_the_wait_that_a_fetch_allows_is_not_known(tmp_path: Path) -> None:
+    with RecordingBuilder(tmp_path / "run") as written:
+        for at in range(0, 20_000, 1000):
+            written.exchange("Fetch", 4, {"max_wait_ms": 500, "max_bytes": 1 << 20}, {"responses": []}, at=at, took=450.0)
+            written.exchange("Heartbeat", 3, {"group_id": "g"}, {}, connection=2, at=at, took=7.0)
+
+    async def steps(pilot: Pilot[None]) -> None:
+        await until(pilot, "work:")
+        lines = (await until(pilot, "6.5ms")).split("\n")
+        for api, known in (("Fetch", False), ("Heartbeat", True), ("all", True)):
+            own = next(line for line in lines if f" {api} " in line).split()[-2:]
+            assert (own == ["-", "-"]) is not known, (api, own)
+
+    with open_capture(tmp_path / "run") as capture:
+        drive(capture, steps, (130, 40), "6")
+
+
+def test_the_log_reports_bytes_that_are_missing(tmp_path: Path) -> None:
+    for lost in (0, 432_826):
+        with RecordingBuilder(tmp_path / str(lost)) as written:
+            written.exchange("Heartbeat", 3, {"group_id": "g"}, {})
+            if lost:
+                written.recorder.lost(1, 0, lost, 500)
+            written.exchange("Heartbeat", 3, {"group_id": "g"}, {})
+
+        async def steps(pilot: Pilot[None], lost: int = lost) -> None:
+            if lost:
+                shown = await until(pilot, "432,826 bytes are missing", absent="nothing was lost")
+                assert "lost 432826 B" in shown  # bytes that were captured and not read are not lost
+            else:
+                await until(pilot, "nothing was lost", absent="missing")
+
+        with open_capture(tmp_path / str(lost)) as capture:
+            drive(capture, steps, (120, 40), "8")

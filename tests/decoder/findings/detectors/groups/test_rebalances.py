@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from barnabas.decoder import Exchange, ExchangeDone, RequestSeen
 from barnabas.decoder.connection.events import ConnectionEvent
 from barnabas.decoder.connection.exchange import State
+from barnabas.decoder.findings.detectors.groups.rebalances import HeldUpJoin
+from barnabas.decoder.findings.engine.traffic import ClientConnection, Traffic
+from barnabas.decoder.findings.models.group import Member, MemberState
+from barnabas.decoder.findings.models.group_protocol import on_request
 from traffic.edited_exchanges import SECOND, answered, copied, edited, exchange_of, failed, position, refused, time_of
 from traffic.recordings import GROUPS, findings, one, recording, summary
 
@@ -147,3 +152,18 @@ def test_missing_responses_and_a_start_in_the_middle_are_no_alarm() -> None:
         for number, part in enumerate([*parts, edited(happened, unanswered)]):
             found = [f for f in findings(part, *GROUPS) if f.severity.rank]
             assert found == [], (name, number, [f.seen for f in found])
+
+
+@pytest.mark.parametrize("every", [1, 3, 10])
+def test_a_member_is_silent_when_two_of_its_heartbeats_are_missing(every: int) -> None:
+    conn = ClientConnection(Traffic(), 1, "10.0.0.1:50000", "broker:9092", 0)
+    member = Member("a", conn, SECOND, "consumer")
+    member.session_timeout_ms, member.state = 45_000, MemberState.STABLE
+    beat = {"group": None, "member": member, "api": "Heartbeat", "leaves": False, "joins": False, "commits": False, "heartbeat": False}
+    for at in range(1, 5):
+        on_request(SimpleNamespace(**beat, asked_ns=at * every * SECOND))  # type: ignore[arg-type]
+    member.seen_ns = 4 * every * SECOND
+    for silent in (1, 5, 17, 44):
+        text = HeldUpJoin._state(member, member.seen_ns + silent * SECOND)
+        beats = silent < 2 * max(every, 3)
+        assert text.endswith(", which still sends heartbeats" if beats else f", silent for {silent}.0 s"), text
