@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from ...decoder import Message
+from ...decoder import Direction, Exchange, Message
 from ...decoder.codec.message import jsonable
 from ...decoder.codec.plan import StructPlan
 from ...decoder.codec.secrets import shown
@@ -37,6 +37,12 @@ class FieldPair:
     def same(self) -> bool:
         """Whether there is no difference."""
         return self.a == self.b
+
+
+def both(a: Exchange, b: Exchange) -> list[tuple[str, list[FieldPair]]]:
+    """`pairs` of the requests and of the responses of two exchanges."""
+    found = ((way.name.capitalize(), [each.masked_message(way) for each in (a, b)]) for way in Direction)
+    return [(name, pairs(*messages)) for name, messages in found]
 
 
 def pairs(a: Message | None, b: Message | None) -> list[FieldPair]:

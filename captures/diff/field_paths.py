@@ -6,14 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from ...decoder import Message
+from ...decoder import Direction, Message
+from ...decoder.codec.message_view import view_of
 from ...decoder.codec.plan import StructPlan
 from .flattener import Flattener, Value
 from .sides import SeenExchange
 
 
 def message_of(seen: SeenExchange, side: str) -> Message | None:
-    return seen.exchange.request_view if side == "request" else seen.exchange.response_view
+    """The message of a side, as its definition promises it and with secrets masked."""
+    exchange, way = seen.exchange, Direction.REQUEST if side == "request" else Direction.RESPONSE
+    view = exchange.response_view if way else exchange.request_view
+    masked = exchange.masked_message(way) if view is not None else None
+    return masked and view_of(masked)
 
 
 def places(

@@ -48,7 +48,7 @@ def masked(exchange: Exchange, direction: Direction) -> bytes:
         raise ValueError("it has no " + direction.name.lower())
     if direction is Direction.RESPONSE and exchange.api_key < 0:
         return frame[:4] + b"*" * (len(frame) - 4)  # an orphan: its content is unknown
-    return mask(direction, exchange.api_key, exchange.api_version, frame)
+    return mask(direction, exchange.api_key, exchange.api_version, frame, (exchange.request or b"") if direction else b"")
 
 
 def lines(frame: bytes, hidden: list[Range], fields: list[tuple[str, int, int]]) -> Iterator[str]:

@@ -34,12 +34,17 @@ if TYPE_CHECKING:
 _CARE = 2  # why a native recorder stopped: it needs Python; 1: the segment has to be attended to first
 _SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
 _PATIENCE, _MOST_PATIENCE = 8, 1024
+_MOVED_A_CHUNK = 64
+"""Requests in flight that may be moved between a native recorder and a decoder, on average for each chunk."""
 
 
 class RecordedConnection:
     """One open connection: the decoder's state, and what waits to be written with its next frames."""
 
-    __slots__ = ("asked", "backoff", "broken", "broker_ended", "changed", "decoder", "in_flight", "lost", "notes", "opaque", "open", "recorder", "tls", "unread", "written")
+    __slots__ = (
+        "asked", "backoff", "blocker", "broken", "broker_ended", "changed", "decoder", "in_flight", "lost", "notes",
+        "opaque", "open", "recorder", "tls", "unread", "written",
+    )  # fmt: skip
 
     def __init__(self, connection: OpenConnection, snaplen: int | None = None, topics: Topics | None = None) -> None:
         self.open = connection
@@ -58,6 +63,7 @@ class RecordedConnection:
         self.broken = self.broker_ended = False
         self.recorder: ConnectionRecorder | None = None  # the `native.ConnectionRecorder` that has taken over, if one has
         self.backoff = Backoff()
+        self.blocker: Exchange | None = None  # a request in flight that a native recorder cannot take: until it is answered, none is tried
 
 
 class NativeRequest(NamedTuple):
@@ -112,10 +118,15 @@ class Backoff:
         self.left -= self.left > 0
         return not self.left
 
+    def moved(self, waiting: int) -> None:
+        """So many requests were moved to a decoder: they are not moved back at once, so that the moves cost a chunk no more, however
+        many wait."""
+        self.left = max(self.left, waiting // _MOVED_A_CHUNK)
+
     def again(self) -> None:
         """Native recording met something that needs Python."""
         self.next = _PATIENCE if self.taken > 8 * self.next else min(2 * self.next, _MOST_PATIENCE)
-        self.left, self.taken = self.next, 0
+        self.left, self.taken = max(self.left, self.next), 0
 
 
 def give_to_recorder(decoder: Connection, recorder: ConnectionRecorder) -> bool:
@@ -254,17 +265,11 @@ class NativeRecorder:
             return False
         if any(connection.lost) or any(connection.unread):
             return False
-        decoder, knows = connection.decoder, self._context.knows
-        waiting = [exchange for exchange, _ in connection.in_flight.values()]
-        if self._recording.path is None or len(waiting) != decoder.in_flight or waiting != decoder.pending():
+        decoder, knows, in_flight = connection.decoder, self._context.knows, connection.in_flight
+        if self._recording.path is None or len(in_flight) != decoder.in_flight or id(connection.blocker) in in_flight:
             return False
-        return all(
-            e.marks.request_offset >= 0
-            and not e.marks.notes
-            and not e.marks.changed
-            and knows(e.api_key, e.api_version)
-            for e in waiting
-        )
+        connection.blocker = decoder.oldest(lambda e: not _is_plain(e) or not knows(e.api_key, e.api_version))
+        return connection.blocker is None and [exchange for exchange, _ in in_flight.values()] == decoder.pending()
 
     def leave(self, connection: RecordedConnection) -> None:
         """Release a connection's native recorder: its decoder goes on."""
@@ -284,6 +289,7 @@ class NativeRecorder:
                         exchange.marks.carried = True
                     connection.in_flight[id(exchange)] = exchange, data
         give_to_decoder(decoder, rests)
+        connection.backoff.moved(len(connection.in_flight))
 
     def drop(self, connection: RecordedConnection) -> ConnectionRecorder | None:
         """Detach and return the native recorder of a connection, if it has one."""
@@ -317,6 +323,11 @@ class NativeRecorder:
             return slow or fast
         entries = sorted(IN_FLIGHT.iter_unpack(slow + fast), key=lambda entry: entry[-1])
         return b"".join(IN_FLIGHT.pack(*entry) for entry in entries)
+
+
+def _is_plain(exchange: Exchange) -> bool:
+    marks = exchange.marks
+    return marks.request_offset >= 0 and not marks.notes and not marks.changed
 
 
 def shape(redact: bool, direction: int, api_key: int, api_version: int) -> Skim | None:

@@ -185,7 +185,9 @@ class Recorder:
             request = direction == Direction.REQUEST
             correlation_id = int.from_bytes(frame[8:12] if request else frame[4:8], "big", signed=True)
             connection.changed.add(correlation_id)
-            self._mark_changed(connection, correlation_id)
+            waiting = connection.decoder.waiting_for(correlation_id)
+            if waiting is not None:
+                waiting.marks.changed = True
             api_key, api_version = -1, -1
             if request:
                 api_key, api_version = (int.from_bytes(frame[i : i + 2], "big", signed=True) for i in (4, 6))
@@ -194,10 +196,8 @@ class Recorder:
                 connection.asked[correlation_id] = api_key, api_version
             elif correlation_id in connection.asked:  # another version than the client's, or no client's at all
                 api_key, api_version = connection.asked.pop(correlation_id)
-            else:
-                for exchange, _ in connection.in_flight.values():
-                    if exchange.correlation_id == correlation_id:
-                        api_key, api_version = exchange.api_key, exchange.api_version
+            elif waiting is not None:
+                api_key, api_version = waiting.api_key, waiting.api_version
             kept = frame[4:] if self._snaplen is None else frame[4 : 4 + self._snaplen]
             leg = Exchange(connection=conn, api_key=api_key, api_version=api_version)
             if request:
@@ -430,11 +430,6 @@ class Recorder:
             for part in tls.feed(data)[1]:
                 masked[part] = data[part]
         return bytes(masked)
-
-    def _mark_changed(self, connection: RecordedConnection, correlation_id: int) -> None:
-        for exchange, _ in connection.in_flight.values():
-            if exchange.correlation_id == correlation_id:
-                exchange.marks.changed = True
 
     def _masked(self, exchange: Exchange, direction: Direction, frame: bytes) -> bytes:
         """A frame of an exchange as it is written."""

@@ -68,7 +68,6 @@ class Recording:
         self._lost_at_pause = 0
         self._begun = self._flushed = self._retry = clock()
         self._closed = False
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._start()
 
     @property
@@ -79,7 +78,9 @@ class Recording:
     # segments
 
     def _start(self) -> None:
-        """Open the next segment and write its head. Raises OSError and leaves nothing behind then."""
+        """Open the next segment and write its head. The directory is made, also if somebody removed it. Raises OSError and leaves
+        no file behind then."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         self._stamp = max(stamp, self._stamp)  # a clock that steps back must not change the order of names
         number = self.segments

@@ -9,6 +9,7 @@ Everything is collected in memory until `flush`; only `flush`, `close` and the c
 raise OSError. After a failed flush the file is cut back to its last whole block. docs/formats.md has the layout.
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -262,7 +263,10 @@ class SegmentWriter:
             self._summed = len(self.buffer)
 
     def flush(self) -> None:
-        """Hand everything to the operating system. On OSError nothing of it counts as written."""
+        """Hand everything to the operating system. On OSError nothing of it counts as written: there is one also if the file was
+        removed, as nobody would ever read it."""
+        if not os.fstat(self._file).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if not self.buffer:
             return
         self._sum()

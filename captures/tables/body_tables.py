@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...decoder import Exchange, Message, records
+from ...decoder import Direction, Exchange, Message, records
 from ...decoder.codec.plan import plan
 from ...decoder.codec.present import RECORD_APIS, Presenter
 from ...decoder.errors import DecodeError
@@ -123,7 +123,7 @@ SHOWN = ("key", "value", "headers")
 
 
 def error_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
-    answered = exchange.response_message
+    answered = exchange.masked_message(Direction.RESPONSE)
     if answered is None:
         return
     asked = None

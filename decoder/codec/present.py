@@ -54,9 +54,9 @@ class Presenter:
     topic_name: TopicName | None = None
     schemas: SchemaSource | None = None
 
-    def message(self, message: Message) -> dict[str, Json]:
-        """The body as nested dicts of JSON's types."""
-        return self._struct(message.plan.root, shown(message), None)
+    def message(self, message: Message, asked: bytes = b"") -> dict[str, Json]:
+        """The body as nested dicts of JSON's types. `asked`: the request of a response, whose secrets it may quote."""
+        return self._struct(message.plan.root, shown(message, asked), None)
 
     def _struct(self, plan: StructPlan, fields: Fields, topic: str | None) -> dict[str, Json]:
         out: dict[str, Json] = {}
@@ -187,9 +187,10 @@ def present(
     values: bool = False,
     topic_name: TopicName | None = None,
     schemas: SchemaSource | None = None,
+    asked: bytes = b"",
 ) -> dict[str, Json]:
     """The body as nested dicts of JSON's types; see `Presenter`."""
-    return Presenter(values, topic_name, schemas).message(message)
+    return Presenter(values, topic_name, schemas).message(message, asked)
 
 
 RECORD_APIS = frozenset({"Produce", "Fetch", "FetchSnapshot", "ShareFetch"})

@@ -6,11 +6,13 @@ Masked bytes decode like the original: a field keeps its size, and its content b
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
+from typing import NamedTuple
 
 from ..embedded import metadata_log
-from ..errors import DecodeError
+from ..errors import DecodeError, UnknownVersion
 from ..reference.settings import MOST_NAME, SENSITIVE, holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..wire.frame import Direction
@@ -52,24 +54,36 @@ _RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "DescribeConfigs": ("results[*].configs[*].value", "results[*].configs[*].synonyms[*].value"),
 }
 _CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs"}
-# Error messages of brokers that quote values of settings.
+# Error messages of brokers that quote values of settings, or a login.
 _MESSAGES: dict[str, tuple[str, ...]] = {
+    "SaslAuthenticate": ("error_message",),
     "AlterConfigs": ("responses[*].error_message",),
     "IncrementalAlterConfigs": ("responses[*].error_message",),
+    "AlterUserScramCredentials": ("results[*].error_message",),
     "CreateTopics": ("topics[*].error_message",),
     "DescribeConfigs": ("results[*].error_message",),
 }
-_REFUSED, _OF_SETTING = "Invalid value ", " for configuration "
+_REFUSED, _OF_SETTING = b"Invalid value ", b" for configuration "
 """How brokers quote what they refuse (org.apache.kafka.common.config.ConfigException)."""
+_NAMED = re.compile(
+    rb"(?i)\b(?:password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b[\"']?\s*[=:]\s*(\S+)"
+)
+_LONG = re.compile(rb"[A-Za-z0-9+/_=.-]{24,}")
+_PLAIN_WORD = re.compile(rb"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
 
 
 @cache
 def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
-    """Patterns of the paths of `Message.map` that are secrets, or may be; empty for nearly all APIs."""
-    if direction is Direction.REQUEST:
-        return credential_paths(direction, api_key) + _patterns(_REQUEST_SETTINGS, api_key)
-    tables = (_RESPONSE_SETTINGS, _MESSAGES)
-    return credential_paths(direction, api_key) + tuple(p for table in tables for p in _patterns(table, api_key))
+    """Patterns of the paths of `Message.map` that are secrets, or may be or quote some; empty for nearly all APIs."""
+    messages = _MESSAGES if direction is Direction.RESPONSE else {}
+    return _value_paths(direction, api_key) + _patterns(messages, api_key)
+
+
+@cache
+def _value_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
+    """Those of `secret_paths` whose whole value is the secret: all but error messages."""
+    settings = _REQUEST_SETTINGS if direction is Direction.REQUEST else _RESPONSE_SETTINGS
+    return credential_paths(direction, api_key) + _patterns(settings, api_key)
 
 
 @cache
@@ -103,7 +117,8 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
 
     A frame that cannot be decoded (an unknown API or version, or damage in a message with secrets) is masked after its
     header, as its secrets may be anywhere; a request of an unknown version is masked as the nearest known one if that
-    fits. `asked`: the request of a response, whose secrets are masked in the response too: brokers quote what they refuse.
+    fits. `asked`: the request of a response, as much of it as is there: its secrets are masked in the response too, because
+    brokers quote what they refuse.
     """
     fetched = direction is Direction.RESPONSE and _may_be_metadata_log(api_key, api_version, frame)
     if not fetched and not concerns(direction, api_key, api_version):
@@ -120,9 +135,7 @@ def mask(direction: Direction, api_key: int, api_version: int, frame: bytes, ask
         message = fault.message
     if message is None or (secret_paths(direction, api_key) and not decodable(direction, api_key, api_version)):
         return mask_behind_header(direction, frame)
-    masked = _masked(message)
-    if asked:
-        masked = _without_quotes(message, masked, _secrets_of(asked))
+    masked = _masked(message, asked)
     return frame if masked == frame else masked
 
 
@@ -153,45 +166,99 @@ def mask_undecoded(frame: bytes, at: int, text: bool = False) -> bytes:
 _ASCII_MASKED = bytes(MASK[0] if code < 0x80 else code for code in range(256))
 
 
-_LEAST_QUOTED = 4
+LEAST_QUOTED = 4
 """Bytes of a secret that is searched for in a response: shorter ones are everywhere by chance."""
+_LEAST_BEGUN = 8
+"""Bytes of a word of a response that is masked because a secret's word begins with it: brokers shorten what they quote."""
 _MOST_SEARCHED = 64
 """Secrets of a request that are searched for one by one: each takes a pass over the response. If there are more, its error messages
 are masked completely."""
+_WORDS = re.compile(rb"[^\s,;:=\"'`()\[\]{}<>@/\0\x01]+")
+_ENDS = b".!?"
 
 
-def _without_quotes(response: Message, masked: bytes, secrets: list[bytes]) -> bytes:
-    """A masked response without the secrets of its request."""
-    if len(secrets) <= _MOST_SEARCHED:
-        for secret in secrets:
-            masked = masked[:4] + masked[4:].replace(secret, MASK * len(secret))
-        return masked
-    out = bytearray(masked)
-    for path, _, end in response.map():
-        if path.endswith("error_message") and (text := response[path]):
-            size = len(text.encode())
-            out[end - size : end] = MASK * size
-    return bytes(out)
+class _Sent(NamedTuple):
+    """The secrets of a request, the longest first, and their words, in lower case and sorted. `unknown`: there may be others."""
+
+    whole: list[bytes]
+    words: list[bytes]
+    unknown: bool = False
+
+    def quoted(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Where a text has words of the secrets, or the beginning of one."""
+        for match in _WORDS.finditer(text) if self.words else ():
+            word = match[0].rstrip(_ENDS).lower()
+            at = bisect_left(self.words, word)
+            if word and at < len(self.words) and (
+                self.words[at] == word or (len(word) >= _LEAST_BEGUN and self.words[at].startswith(word))
+            ):  # fmt: skip
+                yield match.start(), match.start() + len(word)
 
 
-def _secrets_of(request: bytes) -> list[bytes]:
-    """The secrets of a request, the longest first."""
+def _sent(request: bytes) -> _Sent:
+    if not request:
+        return _Sent([], [])
+    message: Message | None
     try:
         message = read_request(request)
-    except DecodeError:
-        return []
-    return sorted({s for _, s in _secrets(message) if len(s) >= _LEAST_QUOTED and set(s) != set(MASK)}, key=len, reverse=True)
+    except DecodeError as fault:
+        message = fault.message
+        if isinstance(fault, UnknownVersion):
+            message = guess_request(request)
+    if message is None:
+        return _Sent([], [], unknown=True)
+    # The login of PLAIN is ``authorization id, NUL, user, NUL, password``.
+    login = message.api == "SaslAuthenticate"
+    every = {content.rpartition(b"\0")[2] if login else content for _, content in _secrets(message)}
+    whole = sorted((s for s in every if len(s) >= LEAST_QUOTED and set(s) != set(MASK)), key=len, reverse=True)
+    if len(whole) > _MOST_SEARCHED:
+        return _Sent([], [], unknown=True)
+    words = {word for secret in whole for found in _WORDS.findall(secret) if len(word := found.rstrip(_ENDS)) >= LEAST_QUOTED}
+    return _Sent(whole, sorted(word.lower() for word in words))
 
 
-def _masked(message: Message) -> bytes:
+def without_quotes(api: str, text: str, asked: bytes = b"") -> str:
+    """A broker's error message with what may be a secret in it masked. `asked`: the request, whose secrets it may quote."""
+    return _text_masked(api, text.encode("utf-8", "surrogatepass"), _sent(asked)).decode("utf-8", "replace")
+
+
+def _text_masked(api: str, text: bytes, sent: _Sent) -> bytes:
+    if sent.unknown:
+        return MASK * len(text)
+    out = text
+    for secret in sent.whole:
+        out = out.replace(secret, MASK * len(secret))
+    found = bytearray(out)
+    for start, end in (*_quoted(api, text), *sent.quoted(text)):
+        found[start:end] = MASK * (end - start)
+    return bytes(found)
+
+
+def _masked(message: Message, asked: bytes = b"") -> bytes:
     out = bytearray(message.frame)
     for end, content in _secrets(message):
         out[end - len(content) : end] = _hidden(message, content)
     for end, area in _metadata_areas(message):
         out[end - len(area) : end] = metadata_log.masked(area)
+    if message.plan.kind == "response" and message.api in _MESSAGES:
+        _mask_quotes(message, out, _sent(asked))
     if message.trailing:  # unknown bytes of a message with secrets
         out[-len(message.trailing) :] = MASK * len(message.trailing)
     return bytes(out)
+
+
+def _mask_quotes(response: Message, out: bytearray, sent: _Sent) -> None:
+    """Mask what a response quotes: in its error messages, and whole secrets in any text."""
+    anywhere = [secret for secret in sent.whole if secret in out]
+    for path, start, end in response.map():
+        if path.endswith("error_message"):
+            if text := response[path]:
+                raw = text.encode()
+                out[end - len(raw) : end] = _text_masked(response.api, raw, sent)
+        elif anywhere and any(secret in out[start:end] for secret in anywhere) and isinstance(value := response[path], str):
+            at = end - len(value.encode())
+            for secret in anywhere:
+                out[at:end] = out[at:end].replace(secret, MASK * len(secret))
 
 
 def _topic_field(api_key: int, api_version: int) -> str:
@@ -240,29 +307,32 @@ def _hidden(message: Message, content: bytes) -> bytes:
 def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
     """Every secret of a message: its end and its bytes."""
     direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
-    patterns = secret_paths(direction, message.api_key)
+    patterns = _value_paths(direction, message.api_key)
     for path, _, end in message.map() if patterns else ():
         if any(p.fullmatch(path) for p in patterns):
             value = message[path]
             if not value:
                 continue
-            if path.endswith("error_message"):
-                yield from _quoted(value, end)
-            elif _is_secret(message, path):
+            if _is_secret(message, path):
                 yield end, value if isinstance(value, bytes) else value.encode()
 
 
-def _quoted(text: str, end: int) -> Iterator[tuple[int, bytes]]:
-    """The secret in an error message: the value that it quotes, or all of it if it holds credentials otherwise."""
+def _quoted(api: str, text: bytes) -> Iterator[tuple[int, int]]:
+    """Where an error message has a secret, as far as the message alone tells: of a login what it names as a secret and what looks like a
+    token; of settings the value that it quotes, or all of it if it holds credentials otherwise."""
+    if api not in _CONFIG_APIS:
+        yield from (match.span(1) for match in _NAMED.finditer(text))
+        yield from (match.span() for match in _LONG.finditer(text) if not _PLAIN_WORD.fullmatch(match[0]))
+        return
     start, stop = text.find(_REFUSED), text.rfind(_OF_SETTING)
     if start < 0 or stop < start + len(_REFUSED):
-        if holds_credentials(text):
-            yield end, text.encode()
+        if holds_credentials(text.decode("utf-8", "replace")):
+            yield 0, len(text)
         return
-    value = text[start + len(_REFUSED) : stop]
-    name = re.split(r"[^\w.-]", text[stop + len(_OF_SETTING) :], maxsplit=1)[0]
+    value = text[start + len(_REFUSED) : stop].decode("utf-8", "replace")
+    name = re.split(r"[^\w.-]", text[stop + len(_OF_SETTING) :].decode("utf-8", "replace"), maxsplit=1)[0]
     if not holds_no_credentials(name) or holds_credentials(value):
-        yield end - len(text[stop:].encode()), value.encode()
+        yield start + len(_REFUSED), stop
 
 
 def _is_secret(message: Message, path: str) -> bool:
@@ -291,13 +361,22 @@ def _setting_is_secret(message: Message, place: str) -> bool:
         return False
 
 
-def shown(message: Message) -> Fields:
-    """`Message.to_dict` with secrets masked."""
-    masked = _masked(message)
+def shown(message: Message, asked: bytes = b"") -> Fields:
+    """`Message.to_dict` with secrets masked. `asked`: see `mask`."""
+    return masked_message(message, asked).to_dict()
+
+
+def masked_message(message: Message, asked: bytes = b"") -> Message:
+    """The message with secrets masked; the same one if it has none. `asked`: see `mask`."""
+    direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
+    key, version = message.api_key, message.api_version
+    if not secret_paths(direction, key) and not (direction and _may_be_metadata_log(key, version, message.frame)):
+        return message
+    masked = _masked(message, asked)
     if masked == message.frame:
-        return message.to_dict()
+        return message
     values, _ = decoder(message.plan)(masked, message.body_start)
-    return Message(message.plan, values, masked, message.body_start).to_dict()
+    return Message(message.plan, values, masked, message.body_start, message.header)
 
 
 def mask_token(frame: bytes) -> bytes:

@@ -9,7 +9,7 @@ Events:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -106,7 +106,16 @@ class Connection:
 
     def pending(self) -> list[Exchange]:
         """The exchanges that wait for a response, oldest first."""
-        return self._queue.requests()
+        return list(self._queue.requests())
+
+    def oldest(self, wanted: Callable[[Exchange], bool]) -> Exchange | None:
+        """The first of `pending` that is wanted."""
+        return next(filter(wanted, self._queue.requests()), None)
+
+    def waiting_for(self, correlation_id: int) -> Exchange | None:
+        """The exchange that waits for a response with that id; None if none does. Its cost does not depend on how many wait."""
+        first = self._queue.first
+        return first if first is not None and first.correlation_id == correlation_id else self._queue.find(correlation_id)
 
     def awaits(self, correlation_id: int) -> bool:
         """Whether a request waits for a response with that id."""

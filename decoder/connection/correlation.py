@@ -7,6 +7,7 @@ front of it get none: acks=0, or their response is missing.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 MOST_WAITING = 1 << 16
@@ -50,8 +51,8 @@ class CorrelationQueue(Generic[R]):
     def token_is_next(self) -> bool:
         return bool(self.waiting) and self.waiting[0] is None
 
-    def requests(self) -> list[R]:
-        return [request for request in self.waiting if request is not None]
+    def requests(self) -> Iterator[R]:
+        return (request for request in self.waiting if request is not None)
 
     def find(self, correlation_id: int) -> R | None:
         """The request that waits for that response, the last one of several."""

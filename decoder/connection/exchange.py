@@ -313,8 +313,7 @@ class Exchange:
         assert frame is not None
         if answers and self.api_key < 0:
             return secrets.mask_behind_header(direction, frame)  # of an API that nobody knows here
-        asked = self.request if answers and not self.request_cut else None
-        masked = secrets.mask(direction, self.api_key, self.api_version, frame, asked or b"")
+        masked = secrets.mask(direction, self.api_key, self.api_version, frame, (self.request or b"") if answers else b"")
         if masked is not frame or cut:
             return masked
         message = self.response_message if answers else self.request_message
@@ -322,6 +321,11 @@ class Exchange:
             return secrets.mask_undecoded(frame, len(frame) - len(message.trailing)) if message.trailing else frame
         fault = self.fault(direction)
         return secrets.mask_undecoded(frame, fault.offset, isinstance(fault, BadUtf8)) if fault else frame
+
+    def masked_message(self, direction: Direction) -> Message | None:
+        """The message of that direction with secrets masked, as it may be shown; None if it cannot be decoded."""
+        message = self.response_message if direction else self.request_message
+        return message and secrets.masked_message(message, (self.request or b"") if direction else b"")
 
     @property
     def surplus(self) -> tuple[int, int]:
@@ -364,7 +368,7 @@ class Exchange:
             presenter = Presenter(values, self.topics.name if self.topics else None, schemas)
             for message in (self.request_message, self.response_message):
                 if message:
-                    out[message.plan.kind] = presenter.message(message)
+                    out[message.plan.kind] = presenter.message(message, self.request or b"")
             inside = self._inside(values)
             if inside:
                 out["embedded"] = inside

@@ -210,17 +210,17 @@ def _envelope_response(message: Message, request: Message | None, _: TopicNames)
     except DecodeError:
         return  # reported as the request's own payload
     key, version = asked.api_key, asked.api_version
-    yield from _decoded("response_data", "response", lambda: _message(read_response(data, api_key=key, api_version=version)))
+    yield from _decoded("response_data", "response", lambda: _message(read_response(data, api_key=key, api_version=version), asked.frame))
 
 
-def _message(message: Message) -> Fields:
+def _message(message: Message, asked: bytes = b"") -> Fields:
     """A message inside an Envelope (KIP-590), secrets masked."""
     return {
         "api": message.api,
         "api_key": message.api_key,
         "api_version": message.api_version,
         "header": message.header,
-        "body": shown(message),
+        "body": shown(message, asked),
     }
 
 

@@ -7,8 +7,10 @@ from functools import cache
 from importlib import resources
 
 SENSITIVE = re.compile(
-    r"passw|passphrase|secret|token|credential|jaas|private|keystore\.key|truststore\.cert"
-    r"|(access|api|encryption|account)[._-]?key|basic\.auth|pwd|connection[._-]?string|user[._-]?info",
+    r"passw|passphrase|passcode|secret|token|credential|jaas|private|keystore\.(key|cert)|truststore\.cert"
+    r"|(access|api|encryption|account|master|shared|signing|hmac|license)[._-]?key|licen[sc]e$|(basic|bearer)\.auth"
+    r"|pwd|connection[._-]?string|user[._-]?info|authorization$"
+    r"|(^|[._-])(pass|pw|pin|psk|sas|jwt|cookie|bearer)([._-]|$)",
     re.I,
 )
 """Matches names of credentials. Used for names of at most `MOST_NAME` characters."""

@@ -77,6 +77,8 @@ class InputValue:
     def text(self, what: str) -> str:
         if self.raw is None or self.value is None or not self.raw:
             self.invalid(f"{what!r} must be text")
+        if not encodable(self.raw):
+            self.invalid(f"{what!r} has half of a surrogate pair, which no text may have")
         return self.raw
 
     def number(self, what: str, least: int, most: int = 1 << 62) -> int:
@@ -144,6 +146,15 @@ class InputValue:
             return compile(text)
         except FilterError as error:
             self.invalid(error.message, error.start)
+
+
+def encodable(text: str) -> bool:
+    """Whether a text has a form in UTF-8: JSON can escape half of a surrogate pair, which has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def from_plain(value: Any, path: str = "") -> InputValue:

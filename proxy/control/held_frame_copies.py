@@ -63,7 +63,7 @@ class HeldFrameCopy:
         if body:
             out["body"] = None
             try:
-                out["body"] = present(self.message(), values)
+                out["body"] = present(self.message(), values, asked=self.request[4:])
             except decoder.DecodeError as error:
                 out["undecoded"] = str(error)
         return out
@@ -74,7 +74,7 @@ class HeldFrameCopy:
         direction = decoder.Direction.RESPONSE if self.of_response else decoder.Direction.REQUEST
         key, frame = self.notice.api_key, self.frame[4:]
         try:
-            frame = mask(direction, key, self.notice.api_version, frame)
+            frame = mask(direction, key, self.notice.api_version, frame, self.request[4:])
             hidden = [] if values else self._payloads(direction)
         except Exception as error:  # bytes of others; where their secrets are is unknown, so all are covered
             contained("masking a held frame", error)

@@ -190,6 +190,8 @@ class Security:
         assert self.sasl is not None
         if connection.closed:
             return
+        if len(self.sasl.secret) >= secrets.LEAST_QUOTED:  # brokers may quote it
+            why = why.replace(self.sasl.secret, "***")
         self.relay.emit(LoginFailed(connection.number, connection.broker, self.sasl.mechanism, why))
         if connection.established:
             self.paused.discard(connection)
@@ -281,6 +283,7 @@ class Login:
         """Whether the frames are raw tokens by now."""
         self._steps: list[tuple[int, bytes]] = []
         self._last_request: tuple[int, int] = (-1, -1)
+        self._asked = b""
         self._over = False
 
     def begin(self) -> None:
@@ -353,7 +356,7 @@ class Login:
         if direction is Direction.REQUEST:
             self._token = self._token or self._last_request == (_HANDSHAKE, 0)
             key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))
-            self._last_request = key, version
+            self._last_request, self._asked = (key, version), frame
         if not self._token:
-            masked = secrets.mask(direction, *self._last_request, frame)
+            masked = secrets.mask(direction, *self._last_request, frame, self._asked if direction else b"")
             self._steps.append((int(direction), len(masked).to_bytes(4, "big") + masked))

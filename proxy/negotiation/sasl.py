@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import decoder
+from ...decoder.codec.secrets import without_quotes
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
 from ...errors import BarnabasError
@@ -91,10 +92,9 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
                 sent = _request(_AUTHENTICATE, authenticate, {"auth_bytes": token}, counter)
                 response = _response((yield sent), _AUTHENTICATE, authenticate)
                 if response["error_code"]:
-                    raise LoginRefused(
-                        f"{response.get('error_message') or facts.error_name(response['error_code'])} "
-                        f"({facts.error_name(response['error_code'])})"
-                    )
+                    error = facts.error_name(response["error_code"])
+                    said = without_quotes("SaslAuthenticate", response.get("error_message") or error, sent[4:])
+                    raise LoginRefused(f"{said} ({error})")
                 lifetime = response.get("session_lifetime_ms", 0) or lifetime
                 back = response["auth_bytes"]
             else:

@@ -84,8 +84,10 @@ class ExchangeCounter:
 
     def _begin(self, counted: _CountedConnection) -> bool:
         """Switch to a recorder, if it can take every request in flight."""
+        if not counted.backoff.over():
+            return False
         waiting = counted.decoder.pending()
-        if not counted.backoff.over() or len(waiting) != counted.decoder.in_flight:
+        if len(waiting) != counted.decoder.in_flight:
             return False
         recorder = native.ConnectionRecorder(self._context, counted.number & 0xFFFFFFFF)  # type: ignore[union-attr]
         for each in waiting:
@@ -114,6 +116,7 @@ class ExchangeCounter:
             if cut:
                 connection.skip(Direction.REQUEST, cut, time_ns)
         give_to_decoder(connection, rests)
+        counted.backoff.moved(connection.in_flight)
 
     def skipped(self, conn: int, direction: int, time_ns: int, nbytes: int) -> None:
         counted = self._connections.get(conn)

@@ -131,8 +131,7 @@ class TrafficDecoder:
 
     def _pending(self, conn: int, correlation_id: int) -> Exchange | None:
         connection = self._connections.get(conn)
-        pending = connection.pending() if connection is not None else ()
-        return next((each for each in pending if each.correlation_id == correlation_id), None)
+        return connection.waiting_for(correlation_id) if connection is not None else None
 
     def lost(self, conn: int, direction: int, nbytes: int) -> None:
         connection = self._connections.get(conn)

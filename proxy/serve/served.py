@@ -43,6 +43,7 @@ class Served:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failed: OSError | None = None
+        self._listening = threading.Event()
 
     def start(self) -> Served:
         """Read the recording and listen."""
@@ -54,10 +55,10 @@ class Served:
         self._engine = Engine(
             self._exchanges(), everything=config.everything, offer=config.offer, content=config.content
         )
-        ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(ready,), name="barnabas-serve", daemon=True)
+        self._listening.clear()
+        self._thread = threading.Thread(target=self._run, name="barnabas-serve", daemon=True)
         self._thread.start()
-        if not ready.wait(_START_SECONDS) or self._failed is not None:
+        if not self._listening.wait(_START_SECONDS) or self._failed is not None:
             self.stop()
             host, port = config.listen
             why = reason(self._failed) if self._failed is not None else "it does not start"
@@ -80,10 +81,10 @@ class Served:
                 return []
             raise
 
-    def _run(self, ready: threading.Event) -> None:
-        asyncio.run(self._serve(ready))
+    def _run(self) -> None:
+        asyncio.run(self._serve())
 
-    async def _serve(self, ready: threading.Event) -> None:
+    async def _serve(self) -> None:
         assert self._engine is not None
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -95,7 +96,7 @@ class Served:
             await self._server.stop()
             return
         finally:
-            ready.set()
+            self._listening.set()
         await self._ended.wait()
         await self._server.stop()
 
@@ -115,6 +116,11 @@ class Served:
                 pass  # the loop has ended by itself
             self._thread.join(timeout=10)
         self._thread = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the recording was read and clients were able to connect."""
+        return self._listening.is_set() and self._failed is None
 
     @property
     def address(self) -> Address:

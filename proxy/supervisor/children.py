@@ -26,6 +26,8 @@ OBSERVER_SECONDS = 30.0
 """How long the observer may take to finish the recording: it runs at low priority, so it is late on an overloaded machine."""
 READER_SECONDS = 20.0
 """How long each other reader may take for what is left, after the observer has finished: they run at low priority, too."""
+UNHEARD_SECONDS = 1.0
+"""The same for one whose rest nobody hears: an inspector without `findings` works for the control API, which is ending."""
 CONTROL_SECONDS = 5.0
 
 
@@ -91,14 +93,16 @@ class Children:
         except (OSError, KeyError):
             pass
 
-    def end(self, relays: Sequence[str], seconds: float) -> None:
-        """Wait for the relays, which were asked to stop, at most so long; then stop the readers of their rings, and the others."""
+    def end(self, relays: Sequence[str], seconds: float, findings: bool) -> None:
+        """Wait for the relays, which were asked to stop, at most so long; then stop the readers of their rings, and the others.
+        `findings`: the inspector's last findings are waited for."""
         until = time.monotonic() + seconds
         standing = [self.processes[name] for name in relays if name in self.processes]
         for relay in standing:
             wait_or_kill(relay, until - time.monotonic())
         in_order = bool(standing) and all(relay.returncode == 0 for relay in standing)
-        for name, longest in (("observer", OBSERVER_SECONDS), ("inspector", READER_SECONDS), ("meter", READER_SECONDS)):
+        inspector = READER_SECONDS if findings else UNHEARD_SECONDS
+        for name, longest in (("observer", OBSERVER_SECONDS), ("inspector", inspector), ("meter", READER_SECONDS)):
             if name in self.processes:
                 # The relays' last record in the ring ends it; without that, the end of its socket does.
                 self.send(name, Stop())

@@ -488,7 +488,7 @@ class Proxy:
             self._queue.put(None)
 
     def _end_children(self, seconds: float) -> None:
-        self._processes.end([name for name in self._relays if name not in self._given_up], seconds)
+        self._processes.end([name for name in self._relays if name not in self._given_up], seconds, self.config.findings)
 
     def __enter__(self) -> Proxy:
         return self.start()

@@ -24,7 +24,39 @@ class PlantedExchange(NamedTuple):
     response: bytes
 
 
+SETTINGS = (
+    "sasl.login.pass", "confluent.license", "confluent.license.key", "ldap.bind.pw", "ldap.security.credentials",
+    "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates", "sasl.jaas.config",
+    "listener.name.x.plain.sasl.jaas.config", "listener.name.x.ssl.key.password", "s3.secret.access.key",
+    "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase",
+    "aws.access.key.id", "azure.storage.account.key", "azure.sas", "gcs.credentials.json", "cloud_storage_secret_key",
+    "cloud_storage_azure_shared_key", "confluent.metadata.basic.auth.user.info", "schema.registry.user-info",
+    "vault.token", "jmx.password", "smtp.pwd", "encryption.key", "delegation.token.master.key", "password.encoder.secret",
+    "delegation.token.secret.key", "db.passwd", "api.key", "apikey", "bearer.auth", "proxy.authorization", "http.cookie",
+    "private_key", "admin-pass", "login_pw", "card.pin", "signing.key", "hmac_key", "psk", "service.jwt", "passcode",
+    "azure.connection.string",
+)  # fmt: skip
+"""Settings of Kafka, of products around it and of plugins whose names tell that their values are secrets."""
+VALUES = {
+    "value: url": "https://me:{}@registry:8081/x", "value: jdbc": "jdbc:postgresql://db/x?user=me&password={}",
+    "value: mongodb": "mongodb://me:{}@db:27017", "value: jaas": 'a.B.PlainLoginModule required user="u" password="{}";',
+    "value: azure": "Endpoint=sb://x/;SharedAccessKeyName=k;SharedAccessKey={}", "value: json": '{{"client_secret": "{}"}}',
+    "value: pem": "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", "value: yaml": "passphrase: {}",
+}  # fmt: skip
+"""Values that are secrets, whatever the name of their setting."""
+QUOTES = {
+    "quoted plain password": "Invalid password {} for user 'app'", "quoted plain password as a word": "'{}' is wrong",
+    "quoted token": "Bearer {} has expired", "quoted token of a step before": "invalid_token {} (see the step before)",
+    "quoted named password": "login refused: password={}", "quoted proof": "wrong proof {}",
+    "quoted altered value": "no such setting: my.own={}", "quoted incremental value": "cannot parse '{}' of my.own",
+    "quoted among others": "Unknown value {} for x", "quoted part of a url": "host of {} is unknown",
+    "quoted part of a jaas": "password {} is too weak", "quoted invalid value": "Invalid value {} for configuration my.own: no",
+    "quoted of a topic": "{}? not for this topic", "quoted salt": "bad salt {}", "quoted of many": "refused: {}",
+    "quoted of a cut request": "refused: {}",
+}  # fmt: skip
+"""Error messages of brokers that quote a secret of the request."""
 NAMES = (
+    *SETTINGS, *VALUES, *QUOTES,
     "plain password", "scram salt", "scram proof", "scram signature", "oauth token", "oauth secret extension",
     "gssapi token", "raw sasl token", "raw sasl answer", "created token", "renewed token", "expired token",
     "described token", "new scram salt", "salted password", "keystore password", "jaas config", "pem key",
@@ -92,6 +124,44 @@ def dialog() -> list[PlantedExchange]:
     inner = decoder.encode_request(33, 2, _setting("ssl.key.password", secret("forwarded setting")), client_id="c")
     forwarded = {"request_data": inner, "client_host_address": b"\x0a\0\0\1", "request_principal": None}
     exchange(58, 0, forwarded, {"response_data": b"\0\0\0\0" + secret("forwarded answer").encode()})
+    said = {name: text.format(secret(name)) for name, text in QUOTES.items()}
+
+    def refused(step: str, name: str) -> None:
+        exchange(36, 2, {"auth_bytes": step.encode()}, {"error_code": 58, "error_message": said[name]})
+
+    refused(f"\0app\0{secret('quoted plain password')}", "quoted plain password")
+    refused(f"\0app\0x,{secret('quoted plain password as a word')},y", "quoted plain password as a word")
+    refused(f"n,,\x01auth=Bearer {secret('quoted token')}\x01\x01", "quoted token")
+    refused("\x01", "quoted token of a step before")
+    refused("\x01", "quoted named password")
+    refused(f"c=biws,r=abcdefghij,p={secret('quoted proof')}", "quoted proof")
+
+    def altered(key: int, name: str, *values: str) -> None:
+        request = {"resources": [{"resource_type": 4, "configs": [{"name": "my.own", "value": v} for v in values]}]}
+        exchange(key, 1, request, {"responses": [{"error_code": 40, "error_message": said[name], "resource_type": 4}]})
+
+    altered(33, "quoted altered value", secret("quoted altered value"))
+    altered(44, "quoted incremental value", secret("quoted incremental value"))
+    altered(44, "quoted among others", "abcdefgh", secret("quoted among others"), "x" * 40)
+    altered(44, "quoted part of a url", f"https://u:pw@{secret('quoted part of a url')}/x")
+    altered(33, "quoted part of a jaas", f'a.B required password="{secret("quoted part of a jaas")}";')
+    altered(33, "quoted invalid value", "a different value")
+    altered(44, "quoted of many", secret("quoted of many"), *(f"value-{number}" for number in range(100)))
+    topic = {"name": "t", "num_partitions": 1, "configs": [{"name": "my.own", "value": secret("quoted of a topic")}]}
+    made = {"name": "t", "error_code": 40, "error_message": said["quoted of a topic"]}
+    exchange(19, 5, {"topics": [topic]}, {"topics": [made]})
+    upsertion |= {"salt": secret("quoted salt").encode(), "salted_password": b"abcdefgh"}
+    result = {"user": "u", "error_code": 93, "error_message": said["quoted salt"]}
+    exchange(51, 0, {"upsertions": [upsertion]}, {"results": [result]})
+    for version in (1, 4):
+        listed = [{"name": name, "value": secret(name)} for name in SETTINGS]
+        listed += [{"name": "my.own", "value": value.format(secret(name))} for name, value in VALUES.items()]
+        exchange(32, version, {"resources": []}, {"results": [{"resource_type": 4, "configs": listed}]})
+    # The request is shorter than it says, so nobody knows what is secret in it.
+    exchange(44, 1, _setting("my.own", secret("quoted of a cut request")), {
+        "responses": [{"error_code": 40, "error_message": said["quoted of a cut request"], "resource_type": 4}],
+    })  # fmt: skip
+    found[-1] = found[-1]._replace(request=found[-1].request[:-10])
     # Nobody knows the layout of this version, nor what stands behind the end of the last one.
     unknown = b"\x00\x24\x00\x63" + len(found).to_bytes(4, "big") + b"\0\x03app" + secret("unknown version").encode()
     found.append(PlantedExchange(unknown, len(found).to_bytes(4, "big") + b"\0\0" + secret("unknown version").encode()))

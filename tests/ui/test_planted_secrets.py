@@ -1,4 +1,4 @@
-"""29 secrets go through the proxy, and come out of nothing: recording, log, screen, control API, feed, metrics, exports.
+"""98 secrets go through the proxy, and come out of nothing: recording, log, screen, control API, feed, metrics, exports.
 
 The same traffic in a capture that nobody masked is searched, too: what is shown hides them all the same.
 """
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture, tables
+from barnabas.captures.diff.field_pairs import both
 from barnabas.captures.export import NoProgram, case, dump, program
 from barnabas.decoder.embedded import of
 from barnabas.ui.tui.exchange.fields import request_tree, response_tree
@@ -210,6 +211,22 @@ def test_no_command_prints_a_secret(capture: Path, words: tuple[str, ...]) -> No
         done.exception
     )
     assert leaks(done.output.encode()) == set()
+
+
+def test_no_difference_shows_a_secret(tmp_path: Path) -> None:
+    """Of two captures whose secrets differ."""
+
+    def other(frame: bytes) -> bytes:
+        for name in NAMES:
+            frame = frame.replace(secret(name).encode(), secret(name)[::-1].encode())
+        return frame
+
+    one = unmasked(tmp_path / "one", dialog())
+    two = unmasked(tmp_path / "two", [PlantedExchange(*map(other, each)) for each in dialog()])
+    with open_capture(one) as first, open_capture(two) as second:
+        shown = repr([both(a, b) for a, b in zip(first.exchanges(), second.exchanges(), strict=True)])
+    shown += commands.here("diff", one, two, "--all", "--json").output
+    assert len(shown) > 10_000 and leaks(shown.encode()) == set()
 
 
 def test_no_exported_exchange_holds_a_secret(capture: Path) -> None:

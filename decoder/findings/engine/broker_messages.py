@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...codec.message import is_error_code
 from ...codec.plan import StructPlan
-from ...codec.secrets import secret_paths
+from ...codec.secrets import secret_paths, without_quotes
 from ...connection.exchange import Exchange
 from ...schema import facts
 from ...wire.frame import Direction
@@ -21,28 +21,13 @@ MOST = 200
 _SECRETIVE = re.compile(
     r"(?i)\b(password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b(\s*[=:]\s*)\S+"
 )
-_LONG = re.compile(r"[A-Za-z0-9+/_=.-]{24,}")
-_PLAIN_WORD = re.compile(r"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
-_QUOTED = re.compile(r"(?s)(Invalid value ).*( for configuration )")
+_STARS = re.compile(r"\*{3,}")
 _ERROR = re.compile(r"\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+\b")
 
 
-def masked(text: str | None, secret: bytes = b"") -> str:
-    """A broker's message about credentials or settings, shortened, without anything that may be a secret.
-
-    `secret`: the token that was sent; its parts are taken out wherever they stand.
-    """
-    reason = text or ""
-    for part in re.split(rb"[\0\x01,\s]", secret):
-        value = part.partition(b"=")[2] or part
-        for piece in {part, value}:
-            word = piece.decode("utf-8", "replace")
-            if len(word) >= 4:
-                reason = reason.replace(word, "***")
-    reason = _QUOTED.sub(r"\1***\2", reason)
-    reason = _SECRETIVE.sub(r"\1\2***", reason)
-    reason = _LONG.sub(lambda m: m[0] if _PLAIN_WORD.fullmatch(m[0]) else "***", reason)
-    return shortened(reason)
+def masked(api: str, text: str | None, asked: bytes | None) -> str:
+    """A broker's message about credentials or settings, shortened, without anything that may be a secret. `asked`: the request."""
+    return shortened(_STARS.sub("***", without_quotes(api, text or "", asked or b"")))
 
 
 def shortened(text: str) -> str:
@@ -98,7 +83,7 @@ def said(exchange: Exchange, errors: Iterable[int]) -> str:
         return ""
     wanted = frozenset(errors)
     text = next((text for code, text in _messages(message.plan.root, message.values) if code in wanted), "").strip()
-    return masked(text) if _has_secrets(exchange.api_key) else shortened(_SECRETIVE.sub(r"\1\2***", text))
+    return masked(exchange.api, text, exchange.request) if _has_secrets(exchange.api_key) else shortened(_SECRETIVE.sub(r"\1\2***", text))
 
 
 def quoting(finding: Finding) -> Finding:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from ....plugins.rules.input_value import encodable
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from ...settings.control_messages import Failure, Json, RemoveIntercept
 from ...settings.serialization import to_plain
@@ -149,6 +150,8 @@ async def body_of(request: web.Request) -> Json:
         raise CommandFailed(Failure.MALFORMED, "the body is nested too deeply") from None
     if not isinstance(found, dict):
         raise CommandFailed(Failure.MALFORMED, "the body must be a JSON object")
+    if "\\u" in text and not encodable(json.dumps(found, ensure_ascii=False)):
+        raise CommandFailed(Failure.INVALID, "the body has half of a surrogate pair, which no text may have")
     return found
 
 

@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from ....plugins.hooks import PluginError
@@ -75,6 +76,9 @@ class PluginForkServer:
                 look = time.monotonic() + LOOK_SECONDS
         for pid in self._hosts:
             _kill(pid)
+        for pid in self._hosts:  # so that none is left when this process has ended
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
     def _report(self, kind: ForkServerEventKind, number: int = 0, text: str = "") -> None:
         try:

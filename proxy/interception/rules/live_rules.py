@@ -6,6 +6,7 @@ Every change makes a new `RuleEngine` that goes on counting where the old one st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ....decoder import Exchange
 from ....errors import BarnabasError
@@ -87,8 +88,20 @@ class LiveRules:
             if (count := self._shared.get(each.serial)) is not None:
                 self._counts[each.rule.name] = count.matched, count.hits
 
-    def _renew(self, forget: Iterable[str] = ()) -> None:
+    def _become(self, entries: list[RuleEntry], forget: Iterable[str] = ()) -> None:
+        """Have these rules from now on, or all as it was if they cannot be had. Those to `forget` count from 0."""
+        before, engine, counts = self._entries, self.engine, self._counts
+        self._entries = entries
+        try:
+            self._renew(forget)
+        except Exception:
+            self._entries, self.engine, self._counts = before, engine, counts
+            self._changed(engine)
+            raise
+
+    def _renew(self, forget: Iterable[str]) -> None:
         self._remember()
+        self._counts = dict(self._counts)
         for name in forget:
             self._counts.pop(name, None)
         names = {each.rule.name for each in self._entries}
@@ -110,8 +123,7 @@ class LiveRules:
         for each in rules:
             if each.rule.name in known:
                 raise RuleExists(f"there is already a rule named {each.rule.name!r}: replace it, or choose another name")
-        self._entries += rules
-        self._renew()
+        self._become(self._entries + rules)
 
     def replace_all(self, rules: list[RuleEntry]) -> None:
         """Exactly these from now on. Rules that are the same as before keep their counts."""
@@ -120,8 +132,7 @@ class LiveRules:
         for each in rules:
             if each not in changed:
                 each.serial = each.serial or before[each.rule.name].serial
-        self._entries = rules
-        self._renew([each.rule.name for each in changed])
+        self._become(rules, [each.rule.name for each in changed])
 
     def replace_file(self, given: Iterable[FileRule]) -> None:
         """Exactly these of the file from now on, in the place of those that came from it before; rules that came over
@@ -142,8 +153,7 @@ class LiveRules:
                 each.enabled = known.enabled
                 each.serial = each.serial or known.serial
         changed = [each.rule.name for each in rules if each.rule.name not in before or before[each.rule.name].rule != each.rule]
-        self._entries = rules + others
-        self._renew(changed)
+        self._become(rules + others, changed)
 
     def entries(self) -> list[RuleEntry]:
         """All rules, for a relay that begins anew."""
@@ -151,25 +161,21 @@ class LiveRules:
 
     def put(self, rule: RuleEntry) -> bool:
         """Put a rule in the place of the one of its name, counting from 0, or at the end. Whether it is new."""
-        try:
-            self._entries[self._index(rule.rule.name)] = rule
-            new = False
-        except NoSuchRule:
-            self._entries.append(rule)
-            new = True
-        self._renew((rule.rule.name,))
+        name = rule.rule.name
+        new = all(each.rule.name != name for each in self._entries)
+        others = [rule if each.rule.name == name else each for each in self._entries]
+        self._become([*others, rule] if new else others, (name,))
         return new
 
     def remove(self, name: str) -> None:
-        del self._entries[self._index(name)]
-        self._renew()
+        at = self._index(name)
+        self._become(self._entries[:at] + self._entries[at + 1 :])
 
     def enable(self, name: str, enabled: bool) -> None:
         """Switch a rule on or off; its counts stay."""
-        each = self._entries[self._index(name)]
-        if each.enabled != enabled:
-            each.enabled = enabled
-            self._renew()
+        at = self._index(name)
+        if self._entries[at].enabled != enabled:
+            self._become([*self._entries[:at], replace(self._entries[at], enabled=enabled), *self._entries[at + 1 :]])
 
     def hits(self, name: str, since: int = 0) -> RuleHits:
         """The newest hits of a rule after its `since`-th."""

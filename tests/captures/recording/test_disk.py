@@ -170,6 +170,26 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, complaints) -> None:
         assert len({number for number, _ in seen}) == len(seen)
 
 
+def test_a_directory_that_is_removed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said at the next flush, whether something has come since or not."""
+    monkeypatch.setattr(recording, "_RETRY_SECONDS", 0.0)
+    directory = tmp_path / "rec"
+    events: list[tuple[str, str]] = []
+    recorder = Recorder(directory, on_event=lambda *event: events.append(event))
+    for i in range(60):
+        if i == 20:
+            recorder.flush()
+            shutil.rmtree(directory)
+            recorder.flush()
+            assert [kind for kind, _ in events] == ["paused"] and "No such file" in events[0][1]
+        recorder.data(1, 0, NOW + i, metadata_request(i))
+        recorder.data(1, 1, NOW + i, metadata_answer(i))
+    recorder.close()
+    assert [kind for kind, _ in events] == ["paused", "resumed", "segment"]
+    with open_capture(directory) as capture:
+        assert [r.correlation_id for r in capture.rows()] == list(range(20, 60))
+
+
 def test_a_directory_that_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_RETRY_SECONDS", 0.0)
     directory = tmp_path / "rec"
@@ -178,8 +198,9 @@ def test_a_directory_that_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for i in range(60):
         if i == 20:
             shutil.rmtree(directory)
+            directory.touch()  # so that it cannot be made again
         if i == 40:
-            directory.mkdir()
+            directory.unlink()
         recorder.data(1, 0, NOW + i, metadata_request(i))
         recorder.data(1, 1, NOW + i, metadata_answer(i))
     recorder.close()

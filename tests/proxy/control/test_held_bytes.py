@@ -44,6 +44,18 @@ def test_secrets_are_masked_as_in_recordings() -> None:
             assert covered_bytes == mask(Direction.REQUEST if side == "request" else Direction.RESPONSE, key, version, frame)
 
 
+@pytest.mark.parametrize("api_key", [33, 44])
+def test_what_a_response_quotes_of_its_request_is_masked(api_key: int) -> None:
+    configs = [{"name": "my.own", "value": CANARY.decode()}]
+    asked = decoder.encode_request(api_key, 1, {"resources": [{"resource_type": 2, "resource_name": "a", "configs": configs}]})
+    said = {"error_code": 40, "error_message": f"my.own = {CANARY.decode()}?", "resource_type": 2, "resource_name": "a"}
+    answered = decoder.encode_response(api_key, 1, {"responses": [said]}, correlation_id=1)
+    notice = HeldNotice(1, 1, 1, "client:1", "broker:9092", "response", api_key, 1, 1, None, 0, 30.0, len(asked) + 4)
+    frame = HeldFrameCopy(notice, with_size(asked) + with_size(answered))
+    assert CANARY not in shown(frame)[0] and CANARY.decode() not in str(frame.to_dict(values=True))
+    assert frame.to_dict(values=False)["body"]["responses"][0]["error_message"] == f"my.own = {'*' * len(CANARY)}?"
+
+
 def test_everything_is_masked_when_secrets_cannot_be_located(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = decoder.encode_request(36, 1, {"auth_bytes": CANARY}, correlation_id=1)
     covered_bytes, _ = shown(held(frame[:-1], "request", 36, 1))  # cannot be decoded

@@ -87,3 +87,45 @@ def test_input_that_is_not_http(shared_api: ControlApi) -> None:
             answer = sock.recv(4096)
             assert not answer or (answer.startswith(b"HTTP/1.") and b" 200 " not in answer.split(b"\r\n")[0])
     assert shared_api.call("GET", "/v1/status")[0] == 200
+
+
+RULE = {"name": "ok", "match": "api == Heartbeat", "do": {"error": "NOT_COORDINATOR"}}
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v1/rules"), ("PUT", "/v1/rules"), ("PUT", "/v1/rules/ok")])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "\ud800"},
+        {"match": 'topic == "\ud800"'},
+        {"when": {"after": "\ud800"}},
+        {"do": {"error": "\ud800"}},
+        {"do": [{"action": "replace", "fields": {"group_id": "\ud800"}}]},
+        {"do": {"set": {"topics[0].name": "\ud800"}}},
+    ],
+    ids=str,
+)
+def test_a_refused_change_leaves_the_rules_as_they_were(
+    api: ControlApi, method: str, path: str, change: dict[str, Any]
+) -> None:
+    """Text that no encoding has is refused, and the next change is taken."""
+    assert api.call("POST", "/v1/rules", {**RULE, "name": "before"})[0] == 201
+    status, answer = api.call(method, path, {**RULE, **change})
+    assert status == 422, answer
+    assert [each["name"] for each in api.call("GET", "/v1/rules")[1]["rules"]] == ["before"]
+    assert api.call("POST", "/v1/rules", {**RULE, "name": "after"})[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/intercepts", {"filter": 'topic == "\ud800"', "request": True}),
+        ("/v1/intercepts", {"filter": "api == Fetch", "request": True, "zone": "\ud800"}),
+        ("/v1/recording/start", {"directory": "/tmp/\ud800"}),
+        ("/v1/recording/flight", {"label": "\ud800"}),
+    ],
+    ids=str,
+)
+def test_text_that_no_encoding_has_is_refused_everywhere(api: ControlApi, path: str, body: dict[str, Any]) -> None:
+    status, answer = api.call("POST", path, body)
+    assert status == 422 and "surrogate" in answer["message"], answer

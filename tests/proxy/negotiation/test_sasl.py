@@ -186,6 +186,17 @@ def test_oauthbearer() -> None:
         talk.run()
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_a_refusal_that_quotes_what_was_sent_does_not_show_it(mechanism: str) -> None:
+    def refused(sent: bytes) -> dict[str, Any]:
+        quoted = sent.rpartition(b"\0")[2].decode().replace("\x01", " ")
+        return {"error_code": 58, "error_message": f"I do not know {quoted!r}", "auth_bytes": b""}
+
+    with pytest.raises(LoginRefused, match="I do not know") as failed:
+        Talk(SaslConfig(mechanism, "alice", CANARY), refused).run()
+    assert CANARY not in str(failed.value)
+
+
 def test_refusals_carry_the_brokers_words() -> None:
     refused = {"error_code": 58, "error_message": "Authentication failed: bad", "auth_bytes": b""}
     with pytest.raises(LoginRefused, match=r"Authentication failed: bad \(SASL_AUTHENTICATION_FAILED\)"):

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
+from barnabas.proxy.control.startup import ControlConfig
 from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
+from barnabas.proxy.supervisor import children
 from harness import wire
 from harness.run.lines import line
 from harness.run.processes import comes_to_rest
@@ -245,3 +247,20 @@ def test_recording_is_written(testbed: Testbed, tmp_path: Path) -> None:
     proxy.stop()
     assert [path.suffix for path in directory.iterdir() if path.suffix == ".pcapng"]
     assert not list(directory.glob("*.part"))
+
+
+@pytest.mark.parametrize("findings", [False, True])
+def test_an_inspector_whose_findings_nobody_hears_is_not_waited_for(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch, findings: bool
+) -> None:
+    waited: list[float] = []
+
+    def wait_or_kill(child: children.Process, seconds: float) -> None:
+        if child.pid == inspector:
+            waited.append(seconds)
+        child.wait(PATIENCE)
+
+    monkeypatch.setattr(children, "wait_or_kill", wait_or_kill)
+    with Proxy(ProxyConfig(upstream=testbed.broker(echo).address, probe=False, control=ControlConfig(), findings=findings)) as proxy:
+        inspector = proxy._children["inspector"].pid
+    assert waited == [children.READER_SECONDS if findings else children.UNHEARD_SECONDS]

@@ -135,7 +135,8 @@ def serve(
                     if event is not None:
                         _print(event, as_json, quiet)
         except KeyboardInterrupt:
-            pass
+            if not served.started:
+                raise
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             served.stop()

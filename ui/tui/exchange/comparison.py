@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from ....captures import Capture, Row
-from ....captures.diff.field_pairs import FieldPair, pairs
+from ....captures.diff.field_pairs import FieldPair, both
 from ...safe import fit, visible
 from ...times import clock
 from ..keys import bindings
@@ -100,10 +100,7 @@ class ComparisonScreen(SideScreen):
 
     def _read(self) -> None:
         one, other = self.capture.exchange(self.a), self.capture.exchange(self.b)
-        self.found = [
-            ("Request", pairs(one.request_message, other.request_message)),
-            ("Response", pairs(one.response_message, other.response_message)),
-        ]
+        self.found = both(one, other)
         for which, row, exchange in (("left", self.a, one), ("right", self.b, other)):
             if exchange.undecoded:
                 self.notify(visible(f"#{row.number + 1} ({which}) could not be read: {exchange.undecoded}"), timeout=5, markup=False)

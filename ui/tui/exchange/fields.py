@@ -311,10 +311,11 @@ class FieldsBuilder:
         schemas: SchemaSource | None = None,
         topic_name: TopicName | None = None,
         request: Message | None = None,
+        asked: bytes = b"",
     ):
-        """`request`: the message that a response answers."""
+        """`request`: the message that a response answers; `asked`: its bytes."""
         self.direction, self.values_shown = direction, values_shown
-        self.schemas, self.topic_name, self.request = schemas, topic_name, request
+        self.schemas, self.topic_name, self.request, self._asked = schemas, topic_name, request, asked
         self._topic: str | None = None
         self._aborted: list[records.Aborted] = []
         self._payloads: Callable[[], Payloads] = dict
@@ -341,7 +342,7 @@ class FieldsBuilder:
                     self.tree.failures[path[:end]] = text
                     end = max(path.rfind(".", 0, end), path.rfind("[", 0, end))
         else:
-            self.spans, values = {span.path: (span.start, span.end) for span in message.map()}, shown(message)
+            self.spans, values = {span.path: (span.start, span.end) for span in message.map()}, shown(message, self._asked)
         self.header(message.plan.header_version, message.header)
         if message.plan.kind in ("request", "response"):
             self._payloads = cache(partial(self._payloads_of, message))
@@ -634,7 +635,9 @@ def _made(
     known = schemas if values_shown else None
     request = exchange.request_message if direction is Direction.RESPONSE else None
     names = exchange.topics.name if exchange.topics else None
-    builder = FieldsBuilder(direction, mask(direction, key, version, frame), values_shown, known, names, request)
+    asked = (exchange.request or b"") if direction is Direction.RESPONSE else b""
+    frame = mask(direction, key, version, frame, asked)
+    builder = FieldsBuilder(direction, frame, values_shown, known, names, request, asked)
     return builder.message(message, brief)
 
 

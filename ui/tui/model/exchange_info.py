@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from ....captures import Capture, Row
 from ....captures.reading.selection import IndexColumns
-from ....decoder import Exchange, Topics
+from ....decoder import Direction, Exchange, Topics
 from ....decoder.codec.plan import Fields
 from ....decoder.codec.present import meaning_of_no_topics
-from ....decoder.codec.secrets import shown
 from ....decoder.connection.hit_notes import causes_in
 from ....decoder.connection.topics import NAMING_APIS
 from ....decoder.filter.values import MANY, ONE, pairs
@@ -94,7 +93,7 @@ def exchange_info(exchange: Exchange) -> ExchangeInfo:
     """What an exchange is about."""
     topics = _topics(exchange)
     groups, transactions = (list(dict.fromkeys(map(str, islice(MANY[name](exchange), 20)))) for name in ("group", "txn"))
-    request, response = exchange.request_message, exchange.response_message
+    request = exchange.request_message
     words = causes_in(notes_on(exchange))
     if request is not None and (no_topics := meaning_of_no_topics(request.plan.root, request.values[0] if request.values else ())):
         words.append(no_topics)
@@ -103,11 +102,11 @@ def exchange_info(exchange: Exchange) -> ExchangeInfo:
     words += [f"transaction {_few(transactions)}"] if any(transactions) else []
     count = ONE["records"](exchange)
     words += [f"{count} record{'' if count == 1 else 's'}"] if count is not None else []
-    if request is not None and exchange.api_key in _SAID:
-        said = [text for name in _SAID[exchange.api_key] for text in islice(_texts(shown(request), name), 1)]
+    if exchange.api_key in _SAID and (masked := exchange.masked_message(Direction.REQUEST)) is not None:
+        said = [text for name in _SAID[exchange.api_key] for text in islice(_texts(masked.to_dict(), name), 1)]
         words += [" ".join(said)] if said else []
-    if response is not None and exchange.error:
-        words += islice(_texts(shown(response), "error_message"), 1)  # brokers may quote secrets: masked
+    if exchange.error and (response := exchange.masked_message(Direction.RESPONSE)) is not None:
+        words += islice(_texts(response.to_dict(), "error_message"), 1)  # brokers may quote secrets: masked
     term = f"topic == {quoted(next(iter(topics)))}" if topics else f"group == {quoted(groups[0])}" if any(groups) else ""
     return ExchangeInfo(visible("  ".join(words)), term)
 

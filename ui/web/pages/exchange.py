@@ -12,7 +12,7 @@ from nicegui import app, ui
 from nicegui.events import GenericEventArguments
 
 from ....captures import Row
-from ....captures.diff.field_pairs import pairs
+from ....captures.diff.field_pairs import both
 from ....decoder.filter import FilterError
 from ....decoder.reference.fields import INDEX, describe_field
 from ....errors import BarnabasError
@@ -434,9 +434,7 @@ def _compare(site: Site, number: int, other: int) -> None:
             with link("", site.url(f"exchanges/{each.number + 1}")):
                 text("".join(words for words, _ in row_details(each)))
     one, two = capture.exchange(second), capture.exchange(row)
-    for name, found in (
-        ("Request", pairs(one.request_message, two.request_message)), ("Response", pairs(one.response_message, two.response_message))
-    ):  # fmt: skip
+    for name, found in both(one, two):
         differing = [pair for pair in found if not pair.same]
         text(f"{name}: {len(differing):,} of {len(found):,} fields differ", "", "h2")
         if not differing:

@@ -151,8 +151,7 @@ class SaslAuthenticationFailed(_SaslDetector):
         if exchange.api_key != _AUTHENTICATE or state is None or answer is None or exchange.error != _FAILED:
             return
         again = state.granted
-        asked = exchange.request_view
-        reason = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
+        reason = masked(exchange.api, answer["error_message"], exchange.request)
         mechanism = state.mechanism or "SASL"
         why, remedy = _cause(mechanism, reason, state)
         found = self.report(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +97,14 @@ def test_the_summary_names_what_was_not_used(recording):
     assert lines[0] == "0 answers" and lines[-1] == "0 misses"
     assert any(re.fullmatch(r"  CreateTopics v\d+ for two-confluent \(number \d+\)", line) for line in lines[at:])
     assert "  40 records of two-confluent not produced again" in lines[at:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_while_it_reads_the_recording(start, tmp_path: Path, number: int) -> None:
+    slow = tmp_path / "slow.pcapng"
+    os.mkfifo(slow)
+    command = start("serve", slow, "--listen", "127.0.0.1:0")
+    with slow.open("wb"):  # which waits until the command has opened it
+        command.process.send_signal(number)
+        output, errors = command.process.communicate(timeout=PATIENCE)
+    assert (command.process.returncode, output, errors) == (130, "", "")

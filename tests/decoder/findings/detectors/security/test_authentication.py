@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from barnabas.decoder import encode_request
 from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.findings.engine.broker_messages import masked
 from traffic.conversations import Conversations
@@ -166,5 +167,7 @@ def test_permissions_of_any_api(
     ],
 )
 def test_masking_of_error_messages(message: str, shown: str | None) -> None:
-    assert masked(message, b"\0alice\0hunter2x") == (message if shown is None else shown).replace("alice", "***")
-    assert masked(None) == ""
+    asked = encode_request(36, 2, {"auth_bytes": b"\0alice\0hunter2x"})
+    assert masked("SaslAuthenticate", message, asked) == (message if shown is None else shown)
+    assert masked("SaslAuthenticate", message, asked[:20]) == "***"  # of a request that was cut, the password is not known
+    assert masked("SaslAuthenticate", None, asked) == ""
