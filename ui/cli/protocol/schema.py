@@ -145,12 +145,13 @@ def show(
 
 def _show_draft(draft: Draft) -> None:
     """Every field of a draft's request and response."""
+    from ....decoder.reference.fields import describe_field
     from ....decoder.schema import drafts
 
     for kind in ("request", "response"):
         of = drafts.layout(draft.name, kind, draft.version)
         typer.echo(f"{of.name} v{draft.version}  ({draft.name}, a draft: no header)")
-        for line in _lines(of, lambda path: None):  # descriptions are of what shipped
+        for line in _lines(of, partial(describe_field, draft.name, side=kind)):
             typer.echo(line)
         if kind == "request":
             typer.echo()
