@@ -43,12 +43,13 @@ _REFUSALS = {
         "the dates of the broker's certificate",
     ),
     Refusal.NO_CERTIFICATE: (
-        "the broker asks for a client certificate, the client has none, and the broker ends the connection",
-        _CLIENT_CERTIFICATE,
+        "the broker asks for a client certificate, the client sends none, and the broker ends the session",
+        f"the client has no certificate, or none of a CA that the broker named: then Java, Go and librdkafka clients send none. "
+        f"{_CLIENT_CERTIFICATE}",
         _KEYSTORE,
     ),
     Refusal.BY_BROKER: (
-        "the broker ends the connection right after the client's Finished, before any data",
+        "the broker ends the TLS session right after the client's Finished, before any data",
         f"probably it does not accept the client's certificate. {_CLIENT_CERTIFICATE}",
         _KEYSTORE,
     ),
@@ -130,7 +131,7 @@ class TlsHandshakeFailed(EndingDetector):
         start = self.endings.starts.get(conn.number)
         if start is None or not start.first_bytes[0] or protocol(start.first_bytes[0], Direction.REQUEST) != TLS:
             return
-        self._handshakes.of(conn.number, TlsHandshake).feed(opaque.direction, opaque.data)
+        self._handshakes.of(conn.number, TlsHandshake).feed(opaque.direction, opaque.data, opaque.time_ns)
         tls_alert = alert(opaque.data)
         if tls_alert is None or not tls_alert.fatal:
             return
@@ -139,7 +140,7 @@ class TlsHandshakeFailed(EndingDetector):
 
     def closed(self, conn: ClientConnection) -> None:
         handshake = self._handshakes.pop(conn.number, None)
-        refusal = Refusal.NONE if handshake is None or conn.lost else handshake.refusal(conn.by)
+        refusal = Refusal.NONE if handshake is None or conn.lost else handshake.refusal(conn.by, conn.closed_ns or 0)
         if refusal is Refusal.NONE:
             return
         what, why, remedy = _REFUSALS[refusal]
