@@ -33,7 +33,12 @@ def foreign_notes(reassembler: Reassembler, lost: int, unread: int, ports: Colle
     notes = []
     if reassembler.foreign:
         shown = ", ".join(map(str, ports))
-        tls = f"; of these, {reassembler.tls} use{'s' * (reassembler.tls == 1)} TLS, which barnabas import --keylog decrypts" if reassembler.tls else ""
+        tls = (
+            f"; of these, {reassembler.tls} use{'s' * (reassembler.tls == 1)} TLS, which barnabas import --keylog decrypts; import --port N "
+            "takes a port for the brokers', so that findings judge the handshakes"
+            if reassembler.tls
+            else ""
+        )
         notes.append(f"{reassembler.foreign} TCP conversation{' is' if reassembler.foreign == 1 else 's are'} not Kafka (brokers' ports: {shown}){tls}")
     if lost:
         notes.append(f"{lost} bytes of Kafka connections are not in the capture")

@@ -8,8 +8,9 @@
 
 A field whose name is an attribute of scapy's packets gets a trailing underscore: `name_`. The classes of bodies (`body`) are made
 from the decoder's plans on first use; the header before a body gives its API and version. A response does not name its API: it is
-known from the request with its correlation id on the same connection, if scapy has seen that. Frames that span packets need scapy's
-`TCPSession`. Needs the extra `scapy`.
+known from the request with its correlation id on the same connection, if scapy has seen that. A recording's broker leg has only
+the frames that differ from the client's: there, from a request in flight to the same broker whose response can have these bytes, if
+all such requests are of one API and version. Frames that span packets need scapy's `TCPSession`. Needs the extra `scapy`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _TAKEN = {*dir(Packet), *Packet.__slots__}
 _Asked = tuple[int, int]
 
 _asked: OrderedDict[tuple[Any, ...], _Asked] = OrderedDict()
+_in_flight: OrderedDict[tuple[Any, int], dict[Any, _Asked]] = OrderedDict()
+"""By broker and correlation id: what each of the broker's clients asked, as far as it has no response yet."""
 _session: list[dict[int, _Asked]] = []  # that of the stream which is being put together
 
 
@@ -165,8 +168,11 @@ class KafkaRequest(_Frame):
         stream = self._stream(True)
         if stream is not None:
             _asked[(*stream, self.correlation_id)] = asked
-            while len(_asked) > _MOST_ASKED:
-                _asked.popitem(last=False)
+            client, broker = stream
+            _in_flight.setdefault((broker, self.correlation_id), {})[client] = asked
+            for kept in (_asked, _in_flight):
+                while len(kept) > _MOST_ASKED:
+                    kept.popitem(last=False)
         return s
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
@@ -194,7 +200,12 @@ class KafkaResponse(_Frame):
         found = _session[-1].pop(self.correlation_id, None) if _session else None
         stream = self._stream(False)
         if found is None and stream is not None:
-            found = _asked.get((*stream, self.correlation_id))
+            client, broker = stream
+            others = _in_flight.get((broker, self.correlation_id), {})
+            found = others.pop(client, None) or _asked.get((*stream, self.correlation_id))
+            if found is None:
+                fitting = {asked for asked in others.values() if _fits(asked, s[: self.size - 4])}
+                found = fitting.pop() if len(fitting) == 1 else None
         if found is None:
             return s
         self.api_key, self.api_version = found
@@ -209,6 +220,17 @@ class KafkaResponse(_Frame):
         if self.api_key < 0:
             return Raw  # type: ignore[no-any-return]
         return _body_or_raw("response", self.api_key, self.api_version)
+
+
+def _fits(asked: _Asked, data: bytes) -> bool:
+    """Whether `data`, what follows the correlation id, is a whole response to such a request."""
+    try:
+        if _header_version("response", *asked) == 1:
+            data = data[read_header("ResponseHeader", 1, b"\0\0\0\0" + data)[1] - 4 :]
+        decode_body("response", *asked, data)
+    except DecodeError:
+        return False
+    return True
 
 
 class _Struct(Packet):  # type: ignore[misc]

@@ -85,8 +85,8 @@ static int hold(ConnectionRecorder *recorder, Held *held, const uint8_t *data, P
     return 1;
 }
 
-/* A TLS hello reads as a size of 369 MB (decoder/wire/frame.py: foreign_protocol): that needs care. */
-static int is_plain(const Framer *framer) { return framer->size >> 16 != 0x1603; }
+/* A TLS hello reads as a size of 369 MB, an alert as one of 352 MB (decoder/wire/frame.py: foreign_protocol): that needs care. */
+static int is_plain(const Framer *framer) { return framer->size >> 16 != 0x1603 && framer->size >> 16 != 0x1503; }
 
 /* Whether the segment is to be looked after before the frame that begins so: STOP. CARE for a response that does not belong to the
    first request, as those in front of its own are given up before that. */

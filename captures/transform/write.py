@@ -261,8 +261,14 @@ def replacing(target: Path, force: bool = False) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def remove_recording(target: Path) -> None:
+    """Remove a directory with a recording, if there is one. Raises `TargetExists` if it is or has anything else."""
+    _look(target, force=True, one_file=False)
+    shutil.rmtree(target, ignore_errors=not target.exists())
+
+
 def _look(target: Path, force: bool, one_file: bool) -> None:
-    if not target.exists():
+    if not target.exists() or (not one_file and target.is_dir() and not any(target.iterdir())):
         return
     if not force:
         raise TargetExists(f"{target} already exists; --force replaces it")

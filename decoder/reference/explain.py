@@ -1,4 +1,4 @@
-"""Explain errors, APIs, KIPs, settings and fields: ``find("UNSUPPORTED_VERSION")``.
+"""Explain errors, APIs, drafts, KIPs, settings, fields and the words for their values: ``find("UNSUPPORTED_VERSION")``.
 
 The texts are in ``explanations/``. Numbers, names, versions, fields, releases and what may be retried come from the schema and
 its tables.
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..codec.plan import snake_case
 from ..errors import DecoderError
-from ..schema import facts
+from ..schema import drafts, facts
 from ..schema.facts import FormerName
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange
 from . import fields, releases
@@ -114,7 +114,7 @@ class ApiText:
 
 @dataclass(frozen=True, slots=True)
 class KipText:
-    """A KIP explained. `apis`: (name, versions or "")."""
+    """A KIP explained. `apis`: (name, versions or ""). `issues`: the issues that brought it into Kafka."""
 
     number: int
     name: str
@@ -123,7 +123,19 @@ class KipText:
     what: str
     apis: tuple[tuple[str, str], ...]
     errors: tuple[str, ...]
+    issues: tuple[str, ...]
     see: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftText:
+    """A message that was proposed and never shipped in that form, explained. `today`: the APIs that do this."""
+
+    name: str
+    purpose: str
+    today: tuple[str, ...]
+    request: tuple[FieldFact, ...]
+    response: tuple[FieldFact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +155,15 @@ class SettingText:
 
 @dataclass(frozen=True, slots=True)
 class FieldText:
-    """The fields of a name that mean the same. `text`: what they mean, or "" if undescribed; `values`: the words for numbers."""
+    """The fields of a name that mean the same. `text`: what they mean, or "" if undescribed; `values`: the meanings of values."""
 
     name: str
     text: str
     places: tuple[SchemaField, ...]
-    values: tuple[tuple[int, str], ...]
+    values: tuple[tuple[int | str, str], ...]
 
 
-Explanation = ErrorText | ApiText | KipText | SettingText | FieldText
+Explanation = ErrorText | ApiText | DraftText | KipText | SettingText | FieldText
 
 
 class UnknownTerm(DecoderError, KeyError):
@@ -168,8 +180,8 @@ class UnknownTerm(DecoderError, KeyError):
 def find(word: str) -> list[Explanation]:
     """Everything that `word` may mean. Raises `UnknownTerm`.
 
-    A number is an error code and an API key, or else a KIP. Fields count by their exact name; in another spelling only if nothing
-    else is meant.
+    A number is an error code and an API key, or else a KIP. Fields count by their exact name, also a former one; in another
+    spelling only if nothing else is meant, and values by their words after that.
     """
     word = word.strip()
     if re.fullmatch(r"-?\d+", word):
@@ -184,7 +196,7 @@ def find(word: str) -> list[Explanation]:
     else:
         found = [meaning.explain(meaning.key) for meaning in _names().get(_folded(word), ())]
         if not found or _FIELD.fullmatch(word):  # reading every API's fields takes a moment
-            found += field(word) or ([] if found else field(snake_case(word)))
+            found += field(word) or ([] if found else field(_spelled(word)) or _valued(word))
     if not found:
         raise UnknownTerm(word, _near(word))
     return found
@@ -197,10 +209,21 @@ def _folded(word: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.lower())
 
 
+def _spelled(word: str) -> str:
+    """The name of a field in the spelling of messages: ``"config_key"`` for ``"ConfigKey"`` and ``"config key"``."""
+    plain = snake_case(word.replace(" ", "_"))
+    return next((name for name in fields.by_former_name() if name.lower() == plain or name == word.replace(" ", "")), plain)
+
+
 def former(word: str) -> list[FormerName]:
-    """The former names of APIs and errors that a word means, as `find` reads it."""
-    wanted = _folded(word.strip())
-    return [each for each in facts.former_names() if wanted in map(_folded, _variants(each.kind, each.name))]
+    """The former names of APIs, errors and fields that a word means, as `find` reads it."""
+    word = word.strip()
+    wanted = _folded(word)
+    return [
+        each
+        for each in facts.former_names()
+        if (each.name in (word, _spelled(word)) if each.kind == "field" else wanted in map(_folded, _variants(each.kind, each.name)))
+    ]
 
 
 def _variants(kind: str, name: str) -> list[str]:
@@ -210,7 +233,7 @@ def _variants(kind: str, name: str) -> list[str]:
 
 
 class _Meaning(NamedTuple):
-    """One of the four functions below, and its argument."""
+    """One of the functions below, and its argument."""
 
     explain: Callable[[Any], Explanation]
     key: int | str
@@ -237,10 +260,19 @@ def _names() -> dict[str, list[_Meaning]]:
         for variant in _variants(once.kind, once.name):
             if once.kind == "error":
                 add(variant, error, facts.error_code(once.today))
-            else:
+            elif once.kind == "api":
                 add(variant, api, facts.api_key(once.today))
     for name in texts.kips():
         add(name, kip, name)
+        for issue in texts.kips()[name].words("issues"):
+            add(issue, kip, name)
+    for name in texts.drafts():
+        short = name.partition(".")[2]
+        add(name, draft, name)
+        if _folded(short) not in out:  # others have the name of an API that shipped
+            for each in dict.fromkeys((short, short.removesuffix("s"))):
+                for variant in _variants("api", each):
+                    add(variant, draft, name)
     for name in texts.settings():
         add(name, setting, name)
     return out
@@ -249,7 +281,7 @@ def _names() -> dict[str, list[_Meaning]]:
 def names() -> list[str]:
     """The names of everything that is explained, for completion and suggestions."""
     errors = [fact.name for fact in facts.errors().values()]
-    return [*errors, *map(facts.api_name, facts.api_keys()), *texts.kips(), *texts.settings()]
+    return [*errors, *map(facts.api_name, facts.api_keys()), *texts.kips(), *texts.settings(), *texts.drafts()]
 
 
 def _near(word: str) -> tuple[str, ...]:
@@ -266,7 +298,7 @@ def _near(word: str) -> tuple[str, ...]:
     return tuple(name for like, _, name in sorted(ranked)[:4] if like <= -_LIKE)
 
 
-# --- the five kinds ----------------------------------------------------------------------------------------
+# --- the kinds ---------------------------------------------------------------------------------------------
 
 
 @cache
@@ -340,7 +372,21 @@ def kip(name: str) -> KipText:
         what=block.text("what"),
         apis=tuple(texts.touched(block)),
         errors=tuple(block.words("errors")),
+        issues=tuple(block.words("issues")),
         see=tuple(block.words("see")),
+    )
+
+
+@cache
+def draft(name: str) -> DraftText:
+    """The explanation of a draft by its full name, ``"kip-4.AlterTopic"``. Raises KeyError if there is none."""
+    block = texts.drafts()[name]
+    return DraftText(
+        name=name,
+        purpose=block.text("purpose"),
+        today=tuple(block.words("today")),
+        request=tuple(_fields(drafts.definition(name, "request"), name)),
+        response=tuple(_fields(drafts.definition(name, "response"), name)),
     )
 
 
@@ -362,13 +408,24 @@ def setting(name: str) -> SettingText:
 
 
 def field(name: str) -> list[FieldText]:
-    """The fields of that name, a `FieldText` for each meaning, described ones first."""
-    found: dict[tuple[str, tuple[tuple[int, str], ...]], list[SchemaField]] = {}
-    for each in fields.by_name().get(name, ()):
-        values = tuple((texts.values().get((each.api, name)) or texts.values().get(("", name)) or {}).items())
-        found.setdefault((each.text, values), []).append(each)
-    ordered = sorted(found.items(), key=lambda item: not item[0][0])
-    return [FieldText(name, text, tuple(places), values) for (text, values), places in ordered]
+    """The fields of that name, also a former one, a `FieldText` for each meaning, described ones first."""
+    found: dict[tuple[str, str, tuple[tuple[int | str, str], ...]], list[SchemaField]] = {}
+    for each in (*fields.by_name().get(name, ()), *fields.by_former_name().get(name, ())):
+        today = each.path.rpartition(".")[2]
+        found.setdefault((today, each.text, tuple(_values(each).items())), []).append(each)
+    ordered = sorted(found.items(), key=lambda item: not item[0][1])
+    return [FieldText(today, text, tuple(places), values) for (today, text, values), places in ordered]
+
+
+def _values(of: SchemaField) -> dict[int | str, str]:
+    name = of.path.rpartition(".")[2]
+    return texts.values().get((of.api, name)) or texts.values().get(("", name)) or {}
+
+
+def _valued(word: str) -> list[FieldText]:
+    """The fields that have a value of that name, such as READ_COMMITTED or AwaitingSync."""
+    names = {name for (_, name), table in texts.values().items() if word in table or word in table.values()}
+    return [each for name in sorted(names) for each in field(name) if word in dict(each.values) or word in dict(each.values).values()]
 
 
 def field_names() -> list[str]:
@@ -427,10 +484,11 @@ def _fields(of: Definition, api_name: str) -> Iterator[FieldFact]:
 def check() -> None:
     """Read all explanations and check their references. Raises `BlockError`."""
     known = set(names())
-    for blocks in (texts.errors(), texts.apis(), texts.kips(), texts.settings()):
+    for blocks in (texts.errors(), texts.apis(), texts.kips(), texts.settings(), texts.drafts()):
         for block in blocks.values():
             texts.check_words(block, "see", known)
     texts.values()
     fields.by_name()
+    fields.by_former_name()
     for code in facts.errors():
         error(code)

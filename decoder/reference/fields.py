@@ -1,4 +1,5 @@
-"""What fields mean: a line of text for every field of the APIs that clients send most, from ``explanations/fields.txt``."""
+"""What fields mean: a line of text for every field of the APIs that clients send most, of drafts, and of what all frames and
+records have, from ``explanations/fields.txt``."""
 
 from __future__ import annotations
 
@@ -10,17 +11,19 @@ from importlib import resources
 from typing import NamedTuple
 
 from ..codec.plan import snake_case
-from ..schema import facts
+from ..schema import drafts, facts
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine
 from .explanations.blocks import BlockError
 
 _FILE = "fields.txt"
-_LINE = re.compile(r"(?:([A-Z][A-Za-z,]*) )?(?:(request|response) )?([a-z0-9_.]+): (\S.*)")
+_LINE = re.compile(r"(?:((?:kip-\d+\.)?[A-Z][A-Za-z,]*) )?(?:(request|response) )?([a-z0-9_.]+): (\S.*)")
 INDEX = re.compile(r"\[[^\]]*\]")
 """The indexes of a path, which `describe_field` ignores."""
 HEADER = "header."
 """The paths of header fields begin so."""
 _APIS = "@apis: "
+_PARTS = {"header": "every API", "frame": "every API", "batch": "record batches", "record": "record batches"}
+"""The paths of what is in no API's definition begin so; and where it is."""
 
 
 class Place(NamedTuple):
@@ -94,17 +97,30 @@ def place_of(api: str, side: str, path: str) -> Place | None:
 
 @cache
 def fields(api: str) -> dict[tuple[str, str], SchemaField]:
-    """Every field of an API, by side and path. Raises `UnknownName`."""
-    known = facts.api(facts.api_key(api))
+    """Every field of an API or a draft, by side and path. Raises `UnknownName`, or `UnknownApi` for a draft."""
+    if drafts.is_draft(api):
+        name = drafts.named(api)
+        both = (drafts.definition(name, "request"), drafts.definition(name, "response"))
+    else:
+        known = facts.api(facts.api_key(api))
+        name, both = known.name, (known.request, known.response)
+    described = drafts.is_draft(name) or name in _file().apis
     found: dict[tuple[str, str], SchemaField] = {}
-    for of in (known.request, known.response):
+    for of in both:
         for path, line in _walk(of):
-            place = place_of(known.name, of.kind, path) if known.name in _file().apis else None
+            place = place_of(name, of.kind, path) if described else None
             versions = line.versions if line.versions != NO_VERSIONS else line.tagged
             shown = "" if all(version in versions for version in of.versions.every()) else str(versions)
             text = _file().lines[place] if place is not None else ""
-            found[of.kind, path] = SchemaField(known.name, of.kind, path, shown, text)
+            found[of.kind, path] = SchemaField(name, of.kind, path, shown, text)
     return found
+
+
+@cache
+def _parts(name: str) -> tuple[SchemaField, ...]:
+    """The fields of the header, the frame, a batch or a record."""
+    lines = ((place.path.partition("."), text) for place, text in _file().lines.items() if not place.api)
+    return tuple(SchemaField(_PARTS[name], name, path, "", text) for (first, _, path), text in lines if first == name and path)
 
 
 def _walk(of: Definition) -> Iterator[tuple[str, FieldLine]]:
@@ -142,9 +158,26 @@ def describe_field(api: str, path: str, side: str = "") -> str | None:
 
 @cache
 def by_name() -> dict[str, tuple[SchemaField, ...]]:
-    """All fields of all APIs by their names, the last step of their paths."""
+    """All fields by their names, the last step of their paths: of all APIs, of headers and records, and of drafts."""
     found: dict[str, list[SchemaField]] = {}
-    for key in facts.api_keys():
-        for each in fields(facts.api_name(key)).values():
-            found.setdefault(each.path.rpartition(".")[2], []).append(each)
+    apis = [*map(facts.api_name, facts.api_keys()), *drafts.names()]
+    for each in (*(each for part in _PARTS for each in _parts(part)), *(each for api in apis for each in fields(api).values())):
+        found.setdefault(each.path.rpartition(".")[2], []).append(each)
     return {name: tuple(uses) for name, uses in found.items()}
+
+
+@cache
+def by_former_name() -> dict[str, tuple[SchemaField, ...]]:
+    """Today's fields by the names that they had. Raises `BlockError` for a line that names no field."""
+    found: dict[str, list[SchemaField]] = {}
+    for former in facts.former_names():
+        if former.kind != "field":
+            continue
+        apis, _, end = former.today.rpartition(":")
+        for api in apis.split(","):
+            known = _parts(api) if api in _PARTS else fields(api).values()
+            today = [each for each in known if f".{each.path}".endswith(f".{end}")]
+            if not today:
+                raise BlockError("former_names.txt", 1, 1, f"{former.name}: {api} has no field {end}")
+            found.setdefault(former.name, []).extend(today)
+    return {name: tuple(dict.fromkeys(uses)) for name, uses in found.items()}

@@ -29,7 +29,8 @@ class ErrorFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormerName:
-    """A former name of an API or an error code (`kind`: "api", "error"). `where`: the releases or the draft that used it."""
+    """A former name of an API, an error code or a field (`kind`: "api", "error", "field"). `today`: of a field,
+    ``"Produce,Fetch:records"``. `where`: the releases or the draft that used it."""
 
     kind: str
     name: str
@@ -80,7 +81,7 @@ def api_name(key: int) -> str:
 
 @cache
 def former_names() -> tuple[FormerName, ...]:
-    """Every former name of an API or an error code."""
+    """Every former name of an API, an error code or a field."""
     lines = _SCHEMA.joinpath("former_names.txt").read_text("utf-8").splitlines()
     return tuple(FormerName(*line.split(maxsplit=3)) for line in lines if not line.startswith("#"))
 

@@ -38,6 +38,8 @@ def foreign_protocol(data: bytes) -> str | None:
     """The protocol that a stream with these first bytes looks like, or None if it may be Kafka."""
     if len(data) >= 3 and data[0] == 0x16 and data[1] == 3 and data[2] <= 4:
         return "a TLS hello"
+    if len(data) >= 4 and data[0] == 0x15 and data[1] == 3 and data[2] <= 4 and data[3:5] in (b"\0", b"\0\2"):
+        return "a TLS alert"  # of a broker that does not accept the hello
     if data[:4] in (b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP", b"OPTI", b"DELE"):
         return "HTTP"
     if data[:4] == b"SSH-":

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator
 from functools import cache
 from importlib import resources
 
+from ...schema import drafts as draft_messages
 from ...schema import facts
 from ...schema.notation import VersionRange
 from .. import releases
@@ -20,7 +21,8 @@ _ERRORS = {
 }  # fmt: skip
 _SETS = {"apis": _ONCE}
 _APIS = {"purpose": _ONCE, "from": _ONCE, "waits": NotationRule(), "note": NotationRule(many=True), "see": NotationRule()}
-_KIPS = {"title": _ONCE, "since": _ONCE, "what": _ONCE, "apis": _ONCE, "errors": NotationRule(), "see": NotationRule()}
+_DRAFTS = {"purpose": _ONCE, "today": NotationRule(), "see": NotationRule()}
+_KIPS = {"title": _ONCE, "since": _ONCE, "what": _ONCE, "apis": _ONCE, "errors": NotationRule(), "issues": NotationRule(), "see": NotationRule()}
 _SETTINGS = {"of": _ONCE, "today": NotationRule(), "default": NotationRule(), "what": _ONCE, "same": NotationRule(), "wire": NotationRule(), "see": NotationRule()}
 _VALUES = {"in": NotationRule(), "also": NotationRule(), "value": NotationRule(needed=True, many=True, argument="must")}
 _SENDERS = ("clients", "brokers", "controllers")
@@ -90,6 +92,16 @@ def apis() -> dict[str, TextBlock]:
 
 
 @cache
+def drafts() -> dict[str, TextBlock]:
+    blocks = {block.name: block for block in _read("drafts", _DRAFTS)}
+    _same_names("draft", blocks, draft_messages.names(), "drafts.txt")
+    for block in blocks.values():
+        for name in block.words("today"):
+            _check_api(block, name)
+    return blocks
+
+
+@cache
 def kips() -> dict[str, TextBlock]:
     blocks = {block.name: block for block in _read("kips", _KIPS)}
     known = releases.releases()
@@ -132,17 +144,18 @@ def settings() -> dict[str, TextBlock]:
 
 
 @cache
-def values() -> dict[tuple[str, str], dict[int, str]]:
-    """Words by number, by (API or "", field)."""
-    out: dict[tuple[str, str], dict[int, str]] = {}
+def values() -> dict[tuple[str, str], dict[int | str, str]]:
+    """Words by number, or what a word means, by (API or "", field)."""
+    out: dict[tuple[str, str], dict[int | str, str]] = {}
     for block in _read("values", _VALUES, repeated=True):
-        table: dict[int, str] = {}
+        table: dict[int | str, str] = {}
         for entry in block.all("value"):
-            if not re.fullmatch(r"-?\d+", entry.argument or "") or int(entry.argument or 0) in table:
-                raise BlockError(block.source, entry.line, 9, f"{entry.argument} is not a number, or is given twice")
-            table[int(entry.argument or 0)] = entry.text
+            value = int(entry.argument or 0) if re.fullmatch(r"-?\d+", entry.argument or "") else entry.argument or ""
+            if value in table:
+                raise BlockError(block.source, entry.line, 9, f"{entry.argument} is given twice")
+            table[value] = entry.text
         for name in block.words("in") or [""]:
-            if name:
+            if name and name not in draft_messages.names():
                 _check_api(block, name)
             for field in (block.name, *block.words("also")):
                 if (name, field) in out:

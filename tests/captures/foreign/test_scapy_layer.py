@@ -109,6 +109,29 @@ def test_scapy_reads_recordings(tmp_path: Path) -> None:
     assert {p[KafkaResponse].api_key for p in found if KafkaResponse in p} == {3}
 
 
+def test_responses_of_the_broker_leg_are_known_by_the_clients_requests(tmp_path: Path) -> None:
+    """The broker leg has only what differs: responses with the broker's own addresses, whose requests are on the client leg."""
+    recorder = Recorder(tmp_path)
+    for conn in (1, 2, 3):
+        recorder.opened(conn, NOW, client=("10.0.0.1", 50000 + conn), broker=("10.0.0.9", 9092), upstream=("10.0.0.5", 40000 + conn))
+    for i in range(10):  # the same correlation ids on all connections, of two APIs
+        recorder.data(1, 0, NOW + i * 1000, metadata_request(i))
+        recorder.data(2, 0, NOW + i * 1000 + 1, metadata_request(i))
+        recorder.data(3, 0, NOW + i * 1000 + 2, with_size(decoder.encode_request(18, 0, {}, correlation_id=i, client_id="v")))
+        for conn in (1, 2):
+            recorder.broker_leg(conn, 1, NOW + i * 1000 + 500 + conn, metadata_answer(i))
+            recorder.data(conn, 1, NOW + i * 1000 + 600 + conn, metadata_answer(i))
+        recorder.data(3, 1, NOW + i * 1000 + 700, with_size(i.to_bytes(4, "big") + bytes(6)))
+    recorder.broker_leg(1, 1, NOW + 20_000, metadata_answer(99))  # nobody asked
+    recorder.close()
+    (segment,) = tmp_path.glob("*.pcapng")
+    found = rdpcap(str(segment))
+    legs = [p[KafkaResponse] for p in found if KafkaResponse in p and p[TCP].dport in (40001, 40002)]
+    assert len(legs) == 21 and [each.api_key for each in legs] == [3] * 20 + [-1]
+    assert all(each.payload.brokers[0].port for each in legs[:-1]) and legs[-1].haslayer(Raw)
+    assert {p[KafkaResponse].api_key for p in found if KafkaResponse in p and p[TCP].dport == 50003} == {18}
+
+
 @pytest.mark.parametrize("form", ["pcap", "nano", "pcapng"])
 def test_we_read_what_scapy_writes(tmp_path: Path, form: str) -> None:
     path = tmp_path / "scapy.cap"

@@ -129,6 +129,7 @@ def test_raw_sasl_tokens_are_masked_and_requests_go_on_behind_them():
     ("data", "says"),
     [
         (bytes.fromhex("160301020001000001fc0303"), "TLS hello"),
+        (bytes.fromhex("15030300020246"), "TLS alert"),
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
         (b"\xff\xff\xff\xfe12345678", "size -2"),
     ],

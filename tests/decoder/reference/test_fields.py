@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 from barnabas.decoder.codec.plan import extra_plan, field_paths, plan
+from barnabas.decoder.records.batch import Batch
+from barnabas.decoder.records.record import Record
 from barnabas.decoder.reference import fields
 from barnabas.decoder.reference.fields import Place, describe_field
-from barnabas.decoder.schema import facts
+from barnabas.decoder.schema import drafts, facts
 
 DEFINITIONS = Path(__file__).parents[4] / "shared" / "reference" / "kafka-messages-3.9"
 
@@ -35,7 +38,7 @@ def test_every_field_of_every_version_is_described(api: str):
 def test_every_line_describes_a_field():
     used = {
         fields.place_of(each.api, each.side, each.path)
-        for api in fields.described_apis()
+        for api in (*fields.described_apis(), *drafts.names())
         for each in fields.fields(api).values()
     }
     headers = {
@@ -43,7 +46,10 @@ def test_every_line_describes_a_field():
         for name, version in (("RequestHeader", 2), ("ResponseHeader", 1))
         for field in extra_plan("headers", name, version).root.fields
     }
-    assert used | headers == set(fields.places())
+    batch = {field.name for field in dataclasses.fields(Batch)} - {"data", "start", "end"}
+    records = {Place("", "", f"batch.{name}") for name in batch} | {Place("", "", f"record.{name}") for name in Record._fields}
+    frames = {Place("", "", "frame.size"), Place("", "", "frame.message")}
+    assert used | headers | records | frames == set(fields.places())
 
 
 def test_lines_are_short_plain_and_of_our_own_words():

@@ -31,6 +31,9 @@ LISTENERS = {
     "LOGIN": "SASL_PLAINTEXT",
     "TLSLOGIN": "SASL_SSL",
     "SHORT": "SASL_PLAINTEXT",  # sessions of 6 s
+    "EXPIRED": "SSL",  # with a certificate that has expired
+    "ELSEWHERE": "SSL",  # with the name of another host
+    "NEWEST": "SSL",  # TLS 1.3 only
 }
 JAAS = {
     "plain": f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
@@ -97,8 +100,7 @@ def start_secured(folder: Path) -> Iterator[Secured]:
     """Two brokers with all the listeners of `LISTENERS`, and the topic ``t`` of four partitions on both."""
     ca = make(folder, "ca", ca=True)
     broker = make(folder, "broker", ("127.0.0.1", "localhost"), ca)
-    keystore = folder / "keystore.pem"
-    keystore.write_bytes(broker.key_path.read_bytes() + broker.path.read_bytes() + ca.path.read_bytes())
+    keystore = _keystore(broker, ca)
     config: dict[str, object] = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": keystore,
@@ -106,6 +108,11 @@ def start_secured(folder: Path) -> Iterator[Secured]:
         "ssl.truststore.location": ca.path,
         "listener.name.mtls.ssl.client.auth": "required",
         "listener.name.short.connections.max.reauth.ms": 6000,
+        "listener.name.expired.ssl.keystore.type": "PEM",
+        "listener.name.expired.ssl.keystore.location": _keystore(make(folder, "expired", ("127.0.0.1",), ca, days=(-30, -1)), ca),
+        "listener.name.elsewhere.ssl.keystore.type": "PEM",
+        "listener.name.elsewhere.ssl.keystore.location": _keystore(make(folder, "elsewhere", ("kafka.example",), ca), ca),
+        "listener.name.newest.ssl.enabled.protocols": "TLSv1.3",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
     }
     for listener in ("login", "tlslogin", "short"):
@@ -119,3 +126,10 @@ def start_secured(folder: Path) -> Iterator[Secured]:
         for done in admin.create_topics([NewTopic("t", 4, 2)]).values():
             done.result(PATIENCE)
         yield Secured(cluster, folder, ca, make(folder, "client", (), ca))
+
+
+def _keystore(of: Certificate, ca: Certificate) -> Path:
+    """A PEM keystore as Kafka reads it."""
+    made = of.path.with_name(f"{of.path.stem}-keystore.pem")
+    made.write_bytes(of.key_path.read_bytes() + of.path.read_bytes() + ca.path.read_bytes())
+    return made

@@ -9,7 +9,8 @@ import typer
 
 from ...safe import visible
 from ..common.completion import choices
-from ..common.failure import Failure, choice_of, write_text
+from ..common.existing import Force, refuse_existing, write_text
+from ..common.failure import Failure, choice_of
 from ..common.ignore_file import IgnoreFile, IgnoreOption, ignoring
 from ..common.options import HtmlFile, OptionalCaptures
 from ..common.output import counted, print_json, warn
@@ -48,6 +49,7 @@ def audit(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
+    force: Force = False,
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -79,6 +81,7 @@ def audit(
         )
     if Path("-") in captures:
         raise Failure("audit reads a capture twice, and standard input can be read only once: save it to a file first")
+    refuse_existing(html_file, force, "--html")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     ignored = ignoring(ignore)
     if attach:

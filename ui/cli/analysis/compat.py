@@ -18,7 +18,8 @@ from ...pages.parts import Card, Cell, Line, Section, Table, names
 from ...safe import visible
 from ...times import moment, period
 from ..common.completion import release_names
-from ..common.failure import Failure, write_text
+from ..common.existing import Force, refuse_existing, write_text
+from ..common.failure import Failure
 from ..common.options import CapturePaths, FilterText, HtmlFile, Local
 from ..common.output import counted, table_console, warn
 from ..protocol.filter import compiled
@@ -57,6 +58,7 @@ def compat(
     md_file: Annotated[
         Path | None, typer.Option("--md", help="Write Markdown, for a ticket; - prints it.", metavar="FILE")
     ] = None,
+    force: Force = False,
     fail_on: Annotated[
         FailOnVerdict | None, typer.Option("--fail-on", help="Exit with status 1 if a client has this verdict or a worse one.")
     ] = None,
@@ -68,6 +70,8 @@ def compat(
     """
     from ....decoder.compat import Verdict, report
 
+    refuse_existing(html_file, force, "--html")
+    refuse_existing(md_file, force, "--md")
     clients, notes = watch(captures, None if filter_ is None else compiled(filter_))
     try:
         found = report(clients, against)

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ...pages.page import sections_page
 from ...pages.parts import Cell, Line, Section, Table
 from ...safe import visible
-from ..common.failure import write_text
+from ..common.existing import Force, refuse_existing, write_text
 from ..common.opening import open_or_fail
 from ..common.options import FilterText, HtmlFile
 from ..common.output import counted, print_json, table_console, warn
@@ -69,6 +69,7 @@ def diff(
     filter_: FilterText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     html_file: HtmlFile = None,
+    force: Force = False,
     fail_on: Annotated[
         FailOnLevel | None, typer.Option("--fail-on", help="Exit with status 1 if there is a difference of this level or worse.")
     ] = None,
@@ -84,6 +85,7 @@ def diff(
     """
     from ....captures.diff import Level
 
+    refuse_existing(html_file, force, "--html")
     report = _compare(a, b, None if filter_ is None else compiled(filter_))
     if as_json:
         print_json(report.to_dict())

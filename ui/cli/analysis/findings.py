@@ -14,7 +14,8 @@ import typer
 
 from ...safe import visible
 from ..common.completion import choices, detector_names
-from ..common.failure import Failure, choice_of, write_text
+from ..common.existing import Force, refuse_existing, write_text
+from ..common.failure import Failure, choice_of
 from ..common.ignore_file import IgnoreFile, IgnoreOption, ignoring
 from ..common.opening import cannot_read
 from ..common.options import FilterText, HtmlFile, Local, OptionalCaptures
@@ -39,6 +40,7 @@ def findings(
     captures: OptionalCaptures = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with --follow: one per line).")] = False,
     html_file: HtmlFile = None,
+    force: Force = False,
     filter_: FilterText = None,
     fail_on: Annotated[
         str | None,
@@ -78,6 +80,7 @@ def findings(
         return
     if not captures:
         raise Failure("which capture? Give a recording's directory or a file (or --list to list the detectors)")
+    refuse_existing(html_file, force, "--html")
     wanted, least = _detector_ids(only, exclude), choice_of(Severity, min_severity, "--min-severity")
     failing = None if fail_on is None else choice_of(Severity, fail_on, "--fail-on")
     part = None if filter_ is None else CutSelection(compiled(filter_))

@@ -67,17 +67,6 @@ def value_of(option: str) -> Iterator[None]:
         raise Failure(f"{option}: {error}") from None
 
 
-def write_text(path: Path, text: str, option: str) -> None:
-    """Write a file, whole or not at all, that only its owner can read. Raises Failure, which names the option."""
-    from ....captures.export import written
-
-    try:
-        with written(path, force=True) as file:
-            file.write(text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise cannot_write(f"{option} {path}", error) from None
-
-
 def make_directory(path: Path) -> None:
     """Make the directory of a recording. Raises Failure."""
     try:

@@ -15,7 +15,8 @@ import typer
 from ...safe import visible
 from ..common import amounts
 from ..common.completion import release_names
-from ..common.failure import Failure, cannot_write, write_text
+from ..common.existing import Force, refuse_existing, write_text
+from ..common.failure import Failure, cannot_write
 from ..common.options import HtmlFile, Local
 from ..common.output import print_json, warn
 from .cells import cell, columns_shown, heading
@@ -59,6 +60,7 @@ def report(
         typer.Option("--stretch", help="Length of the time intervals, such as 1m or 1h (default: chosen automatically).", metavar="DURATION"),
     ] = "",
     html_file: HtmlFile = None,
+    force: Force = False,
     csv_directory: Annotated[
         Path | None, typer.Option("--csv", help="Write a CSV file per report.", metavar="DIR")
     ] = None,
@@ -76,6 +78,9 @@ def report(
 
     seconds = amounts.seconds(stretch, "--stretch") if stretch else 0.0
     names = [name.strip() for name in only.split(",") if name.strip()]
+    refuse_existing(html_file, force, "--html")
+    if csv_directory is not None and csv_directory.is_dir():
+        refuse_existing(next(csv_directory.glob("*.csv"), None), force, "--csv")
     try:
         given = list(dict.fromkeys(map(place, directories)))
         _check_installed(by, master, html_file is not None)

@@ -1,4 +1,4 @@
-"""``barnabas explain``: explain an error code, an API, a KIP, a setting or a field."""
+"""``barnabas explain``: explain an error code, an API, a draft, a KIP, a setting, a field or a value's name."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..common.output import print_json, terminal_width
 if TYPE_CHECKING:
     from ....decoder.reference.explain import (
         ApiText,
+        DraftText,
         ErrorText,
         Explanation,
         FieldFact,
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from ....decoder.schema.facts import FormerName
 
 _WIDEST, _MOST_PLACES = 100, 12
-_KINDS = {"ErrorText": "error", "ApiText": "api", "KipText": "kip", "SettingText": "setting", "FieldText": "field"}
-_KINDS_OF_EACH = "error names and codes, API names and keys, KIPs, settings, fields"
+_KINDS = {
+    "ErrorText": "error", "ApiText": "api", "DraftText": "draft", "KipText": "kip", "SettingText": "setting",
+    "FieldText": "field",
+}  # fmt: skip
+_KINDS_OF_EACH = "error names and codes, API names and keys, KIPs, settings, fields, names of values"
 
 
 def explain(
@@ -45,9 +49,9 @@ def explain(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: word, found (a list).")] = False,
 ) -> None:
-    """Explain an error, an API, a KIP, a setting or a field of a message.
+    """Explain an error, an API, a KIP, a setting, a field of a message, or the name of a value.
 
-    A number is an error code, an API's key, or both. Names of older Kafka releases are known too.
+    A number is an error code, an API's key, or both. Names of older Kafka releases and of drafts are known too.
     """
     from ....decoder.reference import explain as texts
 
@@ -72,7 +76,9 @@ def _today(word: str) -> Iterator[str]:
     from ....decoder.reference import explain as texts
 
     for former in texts.former(word):
-        yield f"{former.name} ({former.where}) is {former.today} today."
+        apis, _, name = former.today.rpartition(":")
+        of = f" of {_a_list(apis.split(','), 'and')}" if apis else ""
+        yield from _wrapped(f"{former.name} ({former.where}) is {name}{of} today.")
         yield ""
 
 
@@ -91,7 +97,7 @@ def _short(each: Explanation) -> str:
 
 
 def _lines(each: Explanation) -> Iterator[str]:
-    from ....decoder.reference.explain import ApiText, ErrorText, FieldText, KipText
+    from ....decoder.reference.explain import ApiText, DraftText, ErrorText, FieldText, KipText
 
     if isinstance(each, ErrorText):
         return _error(each)
@@ -99,6 +105,8 @@ def _lines(each: Explanation) -> Iterator[str]:
         return _api(each)
     if isinstance(each, FieldText):
         return _field(each)
+    if isinstance(each, DraftText):
+        return _draft(each)
     return _kip(each) if isinstance(each, KipText) else _setting(each)
 
 
@@ -137,11 +145,21 @@ def _api(api: ApiText) -> Iterator[str]:
     yield from _once(api.former)
 
 
+def _draft(draft: DraftText) -> Iterator[str]:
+    yield _head(draft.name, "a draft, never shipped in this form")
+    yield from _wrapped(draft.purpose)
+    yield from _part("Today", [", ".join(draft.today)] if draft.today else [], marks=False)
+    for name, fields in (("Request", draft.request), ("Response", draft.response)):
+        yield from _part(name, [], always=True)
+        yield from _fields(fields)
+
+
 def _kip(kip: KipText) -> Iterator[str]:
     yield _head(kip.name, f"{kip.title}, since Kafka {kip.since}")
     yield from _wrapped(kip.what)
     yield from _part("APIs", [", ".join(f"{name}{f' v{v}' if v else ''}" for name, v in kip.apis)], marks=False)
     yield from _part("Errors", [", ".join(kip.errors)] if kip.errors else [], marks=False)
+    yield from _part("Issues", [", ".join(kip.issues)] if kip.issues else [], marks=False)
     yield from _also(kip.see, (), ())
 
 
@@ -163,8 +181,9 @@ def _field(field: FieldText) -> Iterator[str]:
     apis = dict.fromkeys(place.api for place in field.places)
     yield _head(field.name, f"field of {_a_list(apis, 'and')}" if len(apis) <= 3 else f"field of {len(apis)} APIs")
     yield from _wrapped(f"{field.text}." if field.text else "")
-    values = ", ".join(f"{number} {word}" for number, word in field.values)
-    yield from _part("Values", [values] if values else [], marks=False)
+    words = [f"{value}: {text}" for value, text in field.values if isinstance(value, str)]
+    numbers = ", ".join(f"{value} {word}" for value, word in field.values if isinstance(value, int))
+    yield from _part("Values", [*words, *([numbers] if numbers else [])], marks=False)
     where = [f"{each.api} {each.side}{f' v{each.versions}' if each.versions else ''}: {each.path}" for each in field.places[:_MOST_PLACES]]
     left = len(field.places) - len(where)
     yield from _part("Where it is", [*where, *([f"and in {left} more places"] if left else [])], marks=False)

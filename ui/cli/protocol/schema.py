@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from ..common.completion import api_names, release_names
-from ..common.failure import Failure, write_text
+from ..common.existing import Force, refuse_existing, write_text
+from ..common.failure import Failure
 from ..common.output import terminal_width
 from .frame import Draft, draft_of, note_former
 
@@ -106,12 +107,14 @@ def show(
             "--html", help="Write an HTML page, with errors, releases and example frames; - prints it.", metavar="FILE"
         ),
     ] = None,
+    force: Force = False,
 ) -> None:
     """Print one version of an API: every field of request and response in wire order, and its meaning."""
     from ....decoder.codec.plan import plan
     from ....decoder.reference.fields import describe_field
     from ....decoder.schema import facts
 
+    refuse_existing(html_file, force, "--html")
     if (draft := draft_of(api, version)) is not None:
         if html_file is not None:
             raise Failure("--html supports only versions of Kafka's releases, and this is a draft: leave out --html")
@@ -145,12 +148,13 @@ def show(
 
 def _show_draft(draft: Draft) -> None:
     """Every field of a draft's request and response."""
+    from ....decoder.reference.fields import describe_field
     from ....decoder.schema import drafts
 
     for kind in ("request", "response"):
         of = drafts.layout(draft.name, kind, draft.version)
         typer.echo(f"{of.name} v{draft.version}  ({draft.name}, a draft: no header)")
-        for line in _lines(of, lambda path: None):  # descriptions are of what shipped
+        for line in _lines(of, partial(describe_field, draft.name, side=kind)):
             typer.echo(line)
         if kind == "request":
             typer.echo()
@@ -264,6 +268,7 @@ def import_(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep known versions and names; only add new versions.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Read message definitions from Kafka's jars, and show what they change in the schema.
 
@@ -278,6 +283,7 @@ def import_(
     from ....decoder.reference import release_tables, releases
     from ....decoder.schema import facts, importer
 
+    refuse_existing(output, force, "--output")
     current = _own()
     merged = current
     alarms = 0

@@ -23,6 +23,7 @@ from ....proxy.events import Address, show
 from ....proxy.metrics.settings import MeterConfig, MeterSockets, store_token
 from ....proxy.negotiation.security import client_advice
 from ... import times
+from ...safe import visible
 from ..common.failure import Failure, OutputError, make_directory
 from ..common.signals import discard_output, has_terminal, stopping_on_signals
 from .options import TOKEN_VARIABLE
@@ -68,10 +69,14 @@ class RunningCluster:
 
 def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: bool, allow_edit: bool = False) -> None:
     """Start all clusters, print their events, and stop them on Ctrl-C or SIGTERM. `allow_edit`: the screen may change traffic."""
+    from ....captures.reading.reader import files_in
+
     print_addresses = not (as_json or quiet or screen)
     for cluster in clusters:
-        if cluster.config.record is not None:
-            make_directory(cluster.config.record)
+        if (record := cluster.config.record) is not None:
+            make_directory(record)
+            if not quiet and files_in(record):
+                print(f"{cluster.prefix}{visible(str(record))} already has a recording: adding to it", file=sys.stderr)
     incoming = _EventQueue()
     with stopping_on_signals():
         try:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ...safe import visible
+from ..common.existing import Append, Force, refuse_recording
 from ..common.failure import Failure, cannot_write
 from ..common.option_groups import with_option_groups
 from ..common.options import FilterText, RecordingDirectory, Redact, Seconds
@@ -38,6 +39,8 @@ def sniff(
     seconds: Seconds = None,
     filter_: FilterText = None,
     redact: Redact = True,
+    append: Append = False,
+    force: Force = False,
     method: Annotated[
         CaptureMethod | None,
         typer.Option("--method", help="How to capture packets (default: dumpcap or tcpdump if installed, else a socket)."),
@@ -54,15 +57,19 @@ def sniff(
     """
     wanted = compiled(filter_) if filter_ is not None else None
     kept = recording.config()
+    refuse_recording(output, append, force)
     from ....captures.foreign.importer import Importer
     from ....captures.foreign.sniff import Tap
     from ....captures.foreign.sniff import sniff as record
+    from ....captures.transform.write import remove_recording
     from ....proxy.observers.retainer import Retainer
 
     try:
         tap = Tap(interface, tuple(port or ()), str(method) if method else "")
     except OSError as error:
         raise Failure(visible(str(error))) from None
+    if force:
+        remove_recording(output)
     retainer = Retainer(lambda event: print(visible(event.text), file=sys.stderr))
     try:
         importer = Importer(

@@ -8,21 +8,14 @@ from typing import Annotated
 import typer
 
 from ...times import zone
+from ..common.existing import Force, new_recording
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.options import CapturePath, FilterText, Local, Ports, Redact
 from ..common.output import warn
 from ..common.progress import Progress
 from ..protocol.filter import compiled
-from .transform_output import (
-    AsJson,
-    Force,
-    Output,
-    output_directory,
-    print_summary,
-    summary_line,
-    write_origin,
-)
+from .transform_output import AsJson, Output, print_summary, summary_line, write_origin
 
 _OFFSET = re.compile(r"\+(.+)")
 _NUMBERS = re.compile(r"(\d++)?(-)?(\d+)?")
@@ -79,7 +72,7 @@ def cut(
         _numbers(exchanges) if exchanges is not None else None,
         with_handshakes,
     )
-    with output_directory(output, [capture], force) as place:
+    with new_recording(output, [capture], force) as place:
         writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng")
         with Progress("cutting") as progress:
             found = Cut(capture, part, tuple(port or (9092,)), progress.show)

@@ -15,6 +15,7 @@ import typer
 
 from ...safe import visible
 from ..common.completion import table_names
+from ..common.existing import Force, exists
 from ..common.failure import Failure, cannot_write
 from ..common.opening import cannot_read, open_or_fail, schemas_of
 from ..common.options import FilterText, Local, OptionalCapture, Registry, SchemaFiles, ShowValues
@@ -81,7 +82,7 @@ def export(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Write the rows, or the exchange, into this file; - is standard output.", metavar="PATH")
     ] = Path("-"),
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Force = False,
     schema: SchemaFiles = None,
     registry: Registry = None,
     listing: Annotated[bool, typer.Option("--list", help="List the tables and their columns.")] = False,
@@ -216,7 +217,7 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
     try:
         file = inner.__enter__()
     except OutputExists:
-        raise _is_there(path) from None
+        raise exists(path) from None
     except OSError as error:
         raise cannot_write(path, error) from None
     try:
@@ -231,13 +232,9 @@ def _writing(path: Path, force: bool) -> Iterator[BinaryIO]:
     try:
         inner.__exit__(None, None, None)
     except OutputExists:
-        raise _is_there(path) from None
+        raise exists(path) from None
     except OSError as error:
         raise cannot_write(path, error) from None
-
-
-def _is_there(path: Path) -> Failure:
-    return Failure(f"{visible(str(path))} already exists: give another name, or --force to replace it")
 
 
 def _export_exchange(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...safe import visible
+from ..common.existing import Append, Force, refuse_recording
 from ..common.failure import Failure, cannot_write, os_failure
 from ..common.opening import cannot_read
 from ..common.options import FilterText, Ports, RecordingDirectory, Redact
@@ -18,7 +19,6 @@ from ..common.output import counted, warn
 from ..common.progress import Progress
 from ..common.signals import stopping_on_signals
 from ..protocol.filter import compiled
-from .transform_output import Force
 
 if TYPE_CHECKING:
     from ....captures.foreign.importer import Importer
@@ -41,7 +41,7 @@ def import_(
     ] = None,
     filter_: FilterText = None,
     redact: Redact = True,
-    append: Annotated[bool, typer.Option("--append", help="Add to an existing recording.")] = False,
+    append: Append = False,
     force: Force = False,
 ) -> None:
     """Convert captures of tcpdump, Wireshark, scapy and others to a recording: segments with an index, which open immediately.
@@ -81,18 +81,14 @@ def import_(
 @contextmanager
 def _place(output: Path, append: bool, force: bool) -> Iterator[Path]:
     """The directory to write into. An existing recording is refused, added to, or replaced once the new one is complete."""
-    from ....captures.reading.reader import files_in
     from ....captures.transform.write import replacing
 
-    if append and force:
-        raise Failure("--append adds to the recording, --force replaces it: give only one of them")
-    if force:
-        with replacing(output, force) as place:
-            yield place
+    refuse_recording(output, append, force)
+    if not force:
+        yield output
         return
-    if not append and output.is_dir() and files_in(output):
-        raise Failure(f"{visible(str(output))} already has a recording: give another directory, --append to add to it, or --force to replace it")
-    yield output
+    with replacing(output, force) as place:
+        yield place
 
 
 def _read(importer: Importer, sources: list[CaptureSource]) -> None:

@@ -8,20 +8,13 @@ from typing import Annotated
 import typer
 
 from ...safe import visible
+from ..common.existing import Force, new_recording
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.options import CapturePaths, Ports, Redact
 from ..common.output import counted, warn
 from ..common.progress import Progress
-from .transform_output import (
-    AsJson,
-    Force,
-    Output,
-    output_directory,
-    print_summary,
-    summary_line,
-    write_origin,
-)
+from .transform_output import AsJson, Output, print_summary, summary_line, write_origin
 
 
 def merge(
@@ -54,7 +47,7 @@ def merge(
         if str(path) != "-" and not path.exists():
             with cannot_read(path):
                 raise FileNotFoundError(path)
-    with output_directory(output, captures, force) as place:
+    with new_recording(output, captures, force) as place:
         writer = Writer(place, redact=redact, one_file=output.suffix == ".pcapng", names=[p.name for p in captures])
         with Progress("merging") as progress:
             with cannot_read(captures[0]):

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...safe import visible
+from ..common.existing import Force, new_recording
 from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.option_groups import option, with_option_groups
 from ..common.options import CapturePath, Ports
 from ..common.output import counted, warn
 from ..common.progress import Progress
-from .transform_output import AsJson, Force, Output, output_directory, print_summary, summary_line, write_origin
+from .transform_output import AsJson, Output, print_summary, summary_line, write_origin
 
 if TYPE_CHECKING:
     from ....captures.transform.fields import RedactionKind
@@ -82,7 +83,7 @@ def redact(
     from ....captures.transform.redact import Redaction
 
     redaction = Redaction(Pseudonyms(_salt(salt, salt_file)), replaced.kinds())
-    with output_directory(output, [capture], force) as place:
+    with new_recording(output, [capture], force) as place:
         _redact(capture, output, place, redaction, verify, tuple(port or (9092,)), as_json)
 
 

@@ -17,7 +17,8 @@ from ....proxy.replay.settings import Order
 from ...safe import visible
 from ..common.address import parse
 from ..common.completion import filter_words
-from ..common.failure import Failure, write_text
+from ..common.existing import Force, refuse_existing, write_text
+from ..common.failure import Failure
 from ..common.opening import cannot_read
 from ..common.option_groups import option, with_option_groups
 from ..common.options import CapturePath
@@ -134,6 +135,7 @@ def replay(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the whole report as JSON into this file.", metavar="PATH")
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, the report; with --dry-run a summary, then one per request.")] = False,
     fail_on: Annotated[FailOnResult | None, typer.Option("--fail-on", help="Exit with status 1 if there are differences.")] = None,
 ) -> None:
@@ -144,6 +146,7 @@ def replay(
     """
     from ....proxy.replay.session import Replay
 
+    refuse_existing(output, force, "--output")
     wanted = None if selection.filter is None else compiled(selection.filter)
     plan = Replay(
         capture=capture,

@@ -1,20 +1,16 @@
-"""Shared by ``redact``, ``cut`` and ``merge``: options, the output directory, and the summary."""
+"""Shared by ``redact``, ``cut`` and ``merge``: options and the summary."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...safe import visible
-from ..common.failure import Failure, cannot_write
 from ..common.output import counted, print_json
-from ..common.signals import stopping_on_signals
 
 if TYPE_CHECKING:
     from ....captures.transform.write import Writer
@@ -23,29 +19,7 @@ Output = Annotated[
     Path,
     typer.Option("--output", "-o", help="Write the recording into this directory, or into a file that ends with .pcapng.", metavar="PATH"),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing recording.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object about what was done.")]
-
-
-_FILES = {".cap", ".csv", ".gz", ".json", ".jsonl", ".log", ".pcap", ".tar", ".txt", ".zip", ".zst"}
-"""Suffixes of files that no directory of segments has."""
-
-
-@contextmanager
-def output_directory(target: Path, inputs: list[Path], force: bool) -> Iterator[Path]:
-    """The directory to write into, removed when writing fails. Raises Failure."""
-    from ....captures.transform.write import replacing
-
-    if target.suffix.lower() in _FILES:
-        raise Failure(f"{visible(str(target))} is neither a directory nor a .pcapng file: give one of these for the result")
-    for path in inputs:
-        if target.exists() and path.exists() and target.resolve() == path.resolve():
-            raise Failure(f"{visible(str(target))} is the capture itself; give another place for the result")
-    try:
-        with stopping_on_signals(), replacing(target, force) as place:
-            yield place
-    except OSError as error:
-        raise cannot_write(target, error) from None
 
 
 def write_origin(place: Path, target: Path, origin: dict[str, Any]) -> None:

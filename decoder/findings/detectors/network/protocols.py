@@ -26,6 +26,15 @@ _ALERTS = {
     "handshake_failure": ("the two sides have no cipher or certificate in common",
                           "compare ssl.cipher.suites; with ssl.client.auth=required clients need a certificate"),
 }  # fmt: skip
+_BROKER_CERTIFICATE = (
+    "add the CA to the client's truststore (Java: ssl.truststore.location; librdkafka: ssl.ca.location), and check the host name and "
+    "the dates of the broker's certificate"
+)
+_BY_CLIENT = {
+    "bad_certificate": ("the client does not accept the broker's certificate: Go clients send this alert for an unknown CA, another "
+                        "host name, and dates that are over", _BROKER_CERTIFICATE),
+}  # fmt: skip
+"""Alerts that mean something else from clients."""
 _CLIENT_CERTIFICATE = (
     "with ssl.client.auth=required (listener.name.NAME.ssl.client.auth), brokers accept only clients with a certificate that they trust. "
     "In TLS 1.3 the broker's alert is encrypted, and some clients report only a disconnect."
@@ -39,16 +48,16 @@ _REFUSALS = {
         "the client ends the handshake with an encrypted alert instead of its Finished",
         "it does not accept the broker's certificate: an unknown CA, another host name, or dates that are over. The alert is encrypted in "
         "TLS 1.3; the client's own error message has the reason.",
-        "add the CA to the client's truststore (Java: ssl.truststore.location; librdkafka: ssl.ca.location), and check the host name and "
-        "the dates of the broker's certificate",
+        _BROKER_CERTIFICATE,
     ),
     Refusal.NO_CERTIFICATE: (
-        "the broker asks for a client certificate, the client has none, and the broker ends the connection",
-        _CLIENT_CERTIFICATE,
+        "the broker asks for a client certificate, the client sends none, and the broker ends the session",
+        f"the client has no certificate, or none of a CA that the broker named: then Java, Go and librdkafka clients send none. "
+        f"{_CLIENT_CERTIFICATE}",
         _KEYSTORE,
     ),
     Refusal.BY_BROKER: (
-        "the broker ends the connection right after the client's Finished, before any data",
+        "the broker ends the TLS session right after the client's Finished, before any data",
         f"probably it does not accept the client's certificate. {_CLIENT_CERTIFICATE}",
         _KEYSTORE,
     ),
@@ -130,7 +139,7 @@ class TlsHandshakeFailed(EndingDetector):
         start = self.endings.starts.get(conn.number)
         if start is None or not start.first_bytes[0] or protocol(start.first_bytes[0], Direction.REQUEST) != TLS:
             return
-        self._handshakes.of(conn.number, TlsHandshake).feed(opaque.direction, opaque.data)
+        self._handshakes.of(conn.number, TlsHandshake).feed(opaque.direction, opaque.data, opaque.time_ns)
         tls_alert = alert(opaque.data)
         if tls_alert is None or not tls_alert.fatal:
             return
@@ -139,7 +148,7 @@ class TlsHandshakeFailed(EndingDetector):
 
     def closed(self, conn: ClientConnection) -> None:
         handshake = self._handshakes.pop(conn.number, None)
-        refusal = Refusal.NONE if handshake is None or conn.lost else handshake.refusal(conn.by)
+        refusal = Refusal.NONE if handshake is None or conn.lost else handshake.refusal(conn.by, conn.closed_ns or 0)
         if refusal is Refusal.NONE:
             return
         what, why, remedy = _REFUSALS[refusal]
@@ -153,8 +162,9 @@ class TlsHandshakeFailed(EndingDetector):
         found.seen = f"TLS between {_of(conn)} and {conn.where} fails: {what} ({_times(found.count)})"
 
     def _alert(self, conn: ClientConnection, opaque: Opaque, tls_alert: Alert) -> None:
-        sender = "the client" if opaque.direction is Direction.REQUEST else "the broker"
-        why, remedy = _ALERTS.get(tls_alert.name, ("the sender of the alert cannot continue", "check its log"))
+        by_client = opaque.direction is Direction.REQUEST
+        sender = "the client" if by_client else "the broker"
+        why, remedy = (by_client and _BY_CLIENT.get(tls_alert.name)) or _ALERTS.get(tls_alert.name, ("the sender of the alert cannot continue", "check its log"))
         found = self.report(
             (conn.client_host, conn.broker, sender, tls_alert.name),
             None,

@@ -18,6 +18,8 @@ from barnabas.captures.tables.index_tables import EXCHANGES
 from barnabas.captures.tables.rows import Options, Rows
 from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Finding, Inspector, Severity
+from barnabas.decoder.wire.frame import Direction
+from barnabas.decoder.wire.tls_handshake import Refusal, TlsHandshake
 from harness.run.slices import thin
 from traffic.conversations import Conversations
 from traffic.packets import Packet, pcap_file
@@ -189,18 +191,33 @@ SERVER_FLIGHT = SERVER_HELLO + CHANGE + record(23, 27) + record(23, 900) + recor
 UNKNOWN_CA = record(21, 2, b"\x02\x30")
 FINISHED, ENCRYPTED_ALERT, NO_CERTIFICATE = record(23, 53), record(23, 19), record(23, 25)
 TICKET, DATA = record(23, 233), record(23, 80)
+JAVA_ALERT, JAVA_FINISHED, JAVA_NO_CERTIFICATE = record(23, 35), record(23, 85), record(23, 93)  # padded; the latter with Finished
 
 REFUSED = {
     "alert in clear": ([UNKNOWN_CA], [], "client", "the client sends unknown_ca"),
     "alert encrypted": ([CHANGE + ENCRYPTED_ALERT], [], "client", "the client ends the handshake with an encrypted alert"),
-    "no certificate": ([CHANGE + NO_CERTIFICATE + FINISHED], [ENCRYPTED_ALERT], "broker", "the client has none"),
-    "no certificate, data at once": ([CHANGE + NO_CERTIFICATE + FINISHED + DATA], [ENCRYPTED_ALERT], "broker", "the client has none"),
+    "no certificate": ([CHANGE + NO_CERTIFICATE + FINISHED], [ENCRYPTED_ALERT], "broker", "the client sends none"),
+    "no certificate, data at once": ([CHANGE + NO_CERTIFICATE + FINISHED + DATA], [ENCRYPTED_ALERT], "broker", "the client sends none"),
     "certificate refused": ([CHANGE + record(23, 700) + FINISHED], [ENCRYPTED_ALERT], "broker", "right after the client's Finished"),
+    # What real clients and Kafka's broker send to each other: Java pads its records.
+    "Java's alert": ([CHANGE + JAVA_ALERT], [], "client", "the client ends the handshake with an encrypted alert"),
+    "Java has no certificate": ([CHANGE + JAVA_NO_CERTIFICATE], [JAVA_ALERT], "broker", "the client sends none"),
+    "librdkafka has no certificate": ([CHANGE + NO_CERTIFICATE + record(23, 69), DATA], [JAVA_ALERT], "broker", "the client sends none"),
+    "the client ends it after the alert": ([CHANGE + NO_CERTIFICATE + FINISHED, DATA], [JAVA_ALERT], "client", "the client sends none"),
+    "Go says goodbye after the alert": (
+        [CHANGE + NO_CERTIFICATE + FINISHED, record(23, 53) + ENCRYPTED_ALERT], [JAVA_ALERT], "broker", "the client sends none",
+    ),
+    "kafka-python has a strange one": (
+        [CHANGE + record(23, 342) + record(23, 95) + record(23, 69), DATA], [JAVA_ALERT], "broker", "right after the client's Finished",
+    ),
 }
 HEALTHY = {
     "data": ([CHANGE + FINISHED, DATA], [TICKET + TICKET, DATA], "client"),
     "data, ended by the broker": ([CHANGE + FINISHED, DATA], [TICKET, DATA, ENCRYPTED_ALERT], "broker"),
     "a probe that says goodbye": ([CHANGE + FINISHED, ENCRYPTED_ALERT], [TICKET], "client"),
+    "Java": ([CHANGE + JAVA_FINISHED, DATA], [record(23, 955), DATA, JAVA_ALERT], "client"),
+    "Go, without tickets": ([CHANGE + FINISHED + record(23, 53), ENCRYPTED_ALERT], [record(23, 53), JAVA_ALERT], "client"),
+    "a probe without tickets": ([CHANGE + FINISHED + ENCRYPTED_ALERT], [JAVA_ALERT], "client"),
     "TLS 1.2": ([record(22, 70) + CHANGE + record(22, 40), DATA], [CHANGE + record(22, 40), DATA, record(21, 26)], "client"),
 }
 
@@ -254,6 +271,28 @@ def test_a_tls_handshake_that_fails(name: str, port: int, whole: bool, tmp_path:
 def test_a_tls_session_that_works(name: str, port: int, tmp_path: Path) -> None:
     found = inspected(handshakes(tmp_path, port, *HEALTHY[name]))
     assert {(f.id, f.severity) for f in found} <= {("tls-traffic", Severity.INFO), ("unused-connections", Severity.INFO)}
+
+
+def test_an_idle_session_that_the_broker_ends_is_no_refusal() -> None:
+    """connections.max.idle.ms: without tickets, the broker's close_notify is all that it sent."""
+    for waited, expected in ((SECOND, Refusal.BY_BROKER), (600 * SECOND, Refusal.NONE)):
+        seen = TlsHandshake()
+        seen.feed(Direction.REQUEST, HELLO, 0)
+        seen.feed(Direction.RESPONSE, SERVER_HELLO + CHANGE + record(23, 900), 1)
+        seen.feed(Direction.REQUEST, CHANGE + FINISHED, 2)
+        assert seen.refusal("broker", 2 + waited) is expected
+        seen.feed(Direction.RESPONSE, JAVA_ALERT, 2 + waited)
+        assert seen.refusal("broker", 3 + waited) is expected
+
+
+def test_in_tls_1_2_the_first_encrypted_record_of_a_client_is_a_request() -> None:
+    seen = TlsHandshake()
+    seen.feed(Direction.REQUEST, HELLO, 0)
+    seen.feed(Direction.RESPONSE, SERVER_HELLO + record(22, 900), 1)
+    seen.feed(Direction.REQUEST, record(22, 70) + CHANGE + record(22, 40), 2)
+    seen.feed(Direction.RESPONSE, CHANGE + record(22, 40), 3)
+    seen.feed(Direction.REQUEST, DATA, 4)
+    assert seen.refusal("broker", 5) is Refusal.NONE
 
 
 def test_recordings_keep_no_more_of_tls_than_heads_and_alerts(tmp_path: Path) -> None:

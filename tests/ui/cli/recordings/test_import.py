@@ -128,7 +128,7 @@ def test_what_can_be_wrong(tmp_path: Path, capture: Path, barnabas: Run) -> None
     assert barnabas("import", capture, "-o", out).returncode == 0
     segment = next(out.glob("*.pcapng"))
     assert b"is already a recording" in barnabas("import", segment, "-o", tmp_path / "x").stderr
-    done = barnabas("sniff", "-i", "nope0", "-o", out)
+    done = barnabas("sniff", "-i", "nope0", "-o", tmp_path / "sniffed")
     assert done.returncode == 2
     assert b"there is no interface nope0" in done.stderr
 
@@ -143,7 +143,7 @@ def test_a_recording_that_exists_is_not_changed_unless_asked(tmp_path: Path, cap
             return sorted(row.time_ns for row in opened.rows())
 
     done = barnabas("import", capture, "-o", out)
-    assert done.returncode == 2 and b"already has a recording" in done.stderr and times() == sorted(once)
+    assert done.returncode == 2 and b"already exists" in done.stderr and times() == sorted(once)
     assert barnabas("import", capture, "-o", out, "--force").returncode == 0 and times() == sorted(once)
     assert barnabas("import", capture, "-o", out, "--append").returncode == 0 and times() == sorted(once * 2)
     assert b"give only one" in barnabas("import", capture, "-o", out, "--append", "--force").stderr
