@@ -151,7 +151,11 @@ def _place(name: Any) -> str:
 def _session(pair: Pair, link: _Link, asked: Any, at: _Places, found: list[Seen]) -> list[tuple[Any, int]] | None:
     """Update the session of a connection. What the request asks for, if it asks for everything at once, else None."""
     (topics, name, inner, _), number = at.asked, at.number_asked
-    new = [(t[name], p[number]) for t in asked[topics] or () for p in t[inner] or ()]
+    new = []
+    for topic in asked[topics] or ():
+        place = topic[name]
+        for p in topic[inner] or ():
+            new.append((place, p[number]))
     epoch = asked[at.epoch] if at.epoch is not None else -1
     if epoch <= 0:
         made = epoch == 0 and pair.answer.session_id != 0

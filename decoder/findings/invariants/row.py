@@ -41,13 +41,18 @@ class Memory:
 
 @dataclass(slots=True)
 class Context:
-    """One connection, and what it and its cluster have shown. `nodes`: the ids of all brokers that the cluster has
-    shown so far; empty: not known. `memory` is shared by connections."""
+    """One connection, and what it and its cluster have shown. `known_nodes` gives the ids of all brokers that the
+    cluster has shown so far; none: not known. `memory` is shared by connections."""
 
     broker: str = ""
-    nodes: Collection[int] = ()
+    known_nodes: Callable[[], Collection[int]] = tuple
     memory: Memory = field(default_factory=Memory)
     _states: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Collection[int]:
+        """The ids of the cluster's brokers, asked for by the few checks that need them."""
+        return self.known_nodes()
 
     def of_connection(self, kind: Callable[[], S]) -> S:
         """The state of that kind of the connection, made if it is missing."""

@@ -58,8 +58,6 @@ MOST_FOUND = 1000
 _FREQUENT = facts.api_key_set("OffsetCommit", "Produce")
 SEEN, ONE_IN = 64, 8
 """Of these APIs, one success in eight is checked after the first 64 requests of a connection: they are many, and alike."""
-_WITH_NODES = facts.api_key_set("Fetch", "FindCoordinator")
-"""APIs whose answers are compared with the brokers of the cluster."""
 _WITH_BROKER = facts.api_key_set("InitProducerId", "SyncGroup")
 """APIs whose answers are compared with what the broker told other connections."""
 
@@ -88,10 +86,8 @@ class ImpossibleAnswer(Detector):
     def _context(self, conn: ClientConnection, exchange: Exchange) -> Context:
         context = self._contexts.get(conn.number)
         if context is None:
-            context = self._contexts[conn.number] = Context(conn.broker, memory=self._memory)
-        if exchange.api_key in _WITH_NODES:
-            context.nodes = conn.cluster.nodes
-        elif exchange.api_key in _WITH_BROKER:
+            context = self._contexts[conn.number] = Context(conn.broker, lambda: conn.cluster.nodes, self._memory)
+        if exchange.api_key in _WITH_BROKER:
             context.broker = f"{conn.broker} {conn.cluster.id}"  # another cluster may be started at the same address
         return context
 
