@@ -77,14 +77,14 @@ def kafka_python(bootstrap: str, ca: Path, own: Certificate | None, old: bool) -
 
 
 def java(bootstrap: str, ca: Path, own: Certificate | None, old: bool) -> None:
-    words = ["ssl.truststore.type=PEM", f"ssl.truststore.location={ca}"]
+    words = ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={ca}"]
     if own is not None:
         keystore = own.path.with_name(f"{own.path.stem}-own.pem")
         keystore.write_bytes(own.key_path.read_bytes() + own.path.read_bytes())
         words += ["ssl.keystore.type=PEM", f"ssl.keystore.location={keystore}"]
     if old:
         words.append("ssl.enabled.protocols=TLSv1.2")
-    java_programs.run("OverTls", java_programs.broker_jars(), bootstrap, *words)
+    java_programs.run("OneRecord", java_programs.broker_jars(), bootstrap, "t", *words)
 
 
 CLIENTS: dict[str, Client] = {"librdkafka": librdkafka, "kafka-python": kafka_python, "java": java}
