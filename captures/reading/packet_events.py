@@ -177,7 +177,7 @@ class PacketFollower:
             stream = self._flows.get(id(flow))
             if stream is not None:
                 by = _ended_by(flow.end_comments) if self._own else ("client", "broker")[flow.ender]
-                yield Closed(stream.decoder.number, flow.ended_ns, "fin", by)
+                yield Closed(stream.decoder.number, flow.ended_ns, "fin", by, half=True)
 
     def _broker_ended(self, flow: Flow | None) -> Iterator[ConnectionEvent]:
         """If a flow's broker has ended it: what waits gets no response."""
