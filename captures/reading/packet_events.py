@@ -127,6 +127,8 @@ class PacketFollower:
                 yield from self._event(event)
             if not noted:
                 self.reassembler.show(segment)
+            if self._own and segment.flags & packets.FIN and packet.interface == CLIENT_LEG:
+                yield from self._broker_ended(self.reassembler.flow_of(segment))
 
     def whole_frame(self, frame: WholeFrame, data: mmap) -> Iterator[ConnectionEvent] | None:
         """The events of a packet of a segment with these bytes, as `packet` gives them. None, and nothing is done, unless its
@@ -171,13 +173,17 @@ class PacketFollower:
         """For a capture that grows: connections that one side ended, once each, as soon as the other has had `HALF_CLOSED_NS` to
         follow. More may come on such a connection."""
         for flow in self.reassembler.half_closed(time_ns):
+            yield from self._broker_ended(flow)
             stream = self._flows.get(id(flow))
-            if stream is None:
-                continue
-            if flow.ender == Direction.RESPONSE and not stream.broken:
-                yield from _stray(stream, stream.decoder.broker_ended(flow.ended_ns))
-            by = _ended_by(flow.end_comments) if self._own else ("client", "broker")[flow.ender]
-            yield Closed(stream.decoder.number, flow.ended_ns, "fin", by)
+            if stream is not None:
+                by = _ended_by(flow.end_comments) if self._own else ("client", "broker")[flow.ender]
+                yield Closed(stream.decoder.number, flow.ended_ns, "fin", by, half=True)
+
+    def _broker_ended(self, flow: Flow | None) -> Iterator[ConnectionEvent]:
+        """If a flow's broker has ended it: what waits gets no response."""
+        stream = self._flows.get(id(flow))
+        if flow is not None and stream is not None and flow.ender == Direction.RESPONSE and not stream.broken:
+            yield from _stray(stream, stream.decoder.broker_ended(flow.ended_ns))
 
     def pending(self) -> list[Exchange]:
         """The requests that wait, in the order of the file."""

@@ -57,13 +57,15 @@ class Closed:
 
     `how`: "fin", "rst", "refused" (RST in answer to the SYN), "unreached" (no answer to the SYN), "login" or "tls" (see
     `NEVER_ESTABLISHED`), or "" where the capture ends first. `by`: who ended it: "client", "broker", or the one that asked the
-    proxy to ("plugin NAME", "control API"); "" when not known.
+    proxy to ("plugin NAME", "control API"); "" when not known. `half`: the other side has not ended, so more may come, and
+    a second `Closed` does.
     """
 
     connection: int
     time_ns: int
     how: str = ""
     by: str = ""
+    half: bool = False
 
 
 HALF_CLOSED_NS = 10**9

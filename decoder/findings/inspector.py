@@ -18,7 +18,7 @@ from .detectors.catalogue import detectors
 from .engine.broker_messages import quoting
 from .engine.detector import Detector, Listener, Wanted
 from .engine.finding import Finding, Severity
-from .engine.formatting import times
+from .engine.formatting import SECOND, times
 from .engine.grouping import grouped
 from .engine.ranking import ranked
 from .engine.traffic import ClientConnection, Traffic
@@ -26,6 +26,7 @@ from .known_bugs import name_known_bugs
 
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """What connections begin with: every detector of the API gets these."""
+_IDLE_NS = 5 * SECOND
 _MOST_KINDS = 256
 """Most kinds of exchanges remembered per connection; a client may make up client ids."""
 _MOST_ROUTES = 1024
@@ -114,7 +115,7 @@ class Inspector:
             self._notify(self._on_opened, lambda d: d.opened(opened))
         elif isinstance(event, Closed):
             ended = self.traffic.connections.get(event.connection)
-            if ended is not None:
+            if ended is not None and not (event.half and _idle(ended, event.time_ns)):
                 self.traffic.closed(ended, event.time_ns, event.how, event.by)
                 by = event.by
                 self.traffic.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
@@ -235,6 +236,12 @@ class Inspector:
             found += detector.findings()
         found.extend(self._faults.values())
         return ranked(name_known_bugs(grouped(map(quoting, found))))
+
+
+def _idle(conn: ClientConnection, ended_ns: int) -> bool:
+    """Whether a connection worked and was not in use when one side ended it. Nothing has failed, until its client does not notice, and
+    sends a request."""
+    return conn.answers > 0 and not conn.failing and not conn.waiting and ended_ns - conn.last_ns >= _IDLE_NS
 
 
 def inspect(exchanges: Iterable[Exchange]) -> list[Finding]:

@@ -102,9 +102,10 @@ class VersionNegotiation:
         return connection.adapter or adapter
 
     def broker_ended(self, broker: Address) -> None:
-        """A broker has ended a connection: another release may take its place, so the next connection asks."""
+        """A broker has ended a connection: another release may take its place, so the next connection asks. Not where it would have to
+        on the client's connection, which it may cost."""
         known = self._brokers.get(broker)
-        if known is not None and known.answered and self._translate:
+        if known is not None and known.answered and self._translate and possible(self._relay):
             known.offers, known.answered = None, False
 
     def knows(self, broker: Address) -> bool:

@@ -142,7 +142,7 @@ class TrafficDecoder:
     def ended(self, conn: int, direction: int, time_ns: int) -> None:
         self.now_ns = time_ns
         connection = self._connections.get(conn)
-        self._ended[conn] = Closed(conn, time_ns, "fin", "broker" if direction else "client")
+        self._ended[conn] = Closed(conn, time_ns, "fin", "broker" if direction else "client", half=True)
         if direction and connection is not None:
             self._pass_on_all(conn, connection.broker_ended(time_ns))
 

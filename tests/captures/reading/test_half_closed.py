@@ -8,6 +8,7 @@ import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.pcap.packets import build
 from barnabas.captures.reading.events import EventReader
+from barnabas.captures.reading.verify import verify
 from barnabas.decoder.connection.events import Closed
 from harness.recordings import metadata_answer, metadata_request
 from traffic.packets import Packet, as_pcap
@@ -38,18 +39,31 @@ def test_a_recording_that_is_still_written_shows_the_brokers_end(tmp_path: Path)
     with open_capture(tmp_path) as capture:
         assert [str(exchange.state) for exchange in capture.exchanges()] == ["paired", "no_response"]
     reader = EventReader(tmp_path)
-    assert short(list(reader.read())) == BEGINNING
+    assert short(list(reader.read())) == [*BEGINNING, "1 no_response 2"]
     assert reader.half_open
-    assert short(list(reader.half_closed())) == ["1 no_response 2", "1 closed fin by broker"]
+    assert short(list(reader.half_closed())) == ["1 closed fin by broker"]
     assert not reader.half_open and list(reader.half_closed()) == []
     recorder.data(1, 0, LONG_AGO + 5, metadata_request(3))  # sent, though nobody will answer
     recorder.closed(1, LONG_AGO + 6, "rst", "broker")
     recorder.close()
     assert short(list(reader.read())) == ["1 asked 3", "1 no_response 3", "1 closed fin by broker"]
     whole = read_events(tmp_path)
-    assert short(whole) == [*BEGINNING, "1 asked 3", "1 no_response 2", "1 no_response 3", "1 closed fin by broker"]
+    assert short(whole) == [*BEGINNING, "1 no_response 2", "1 asked 3", "1 no_response 3", "1 closed fin by broker"]
     assert whole[-1] == Closed(1, LONG_AGO + 3, "fin", "broker")
     assert same_as_read_back(tmp_path) == 3
+
+
+def test_the_index_is_the_one_that_the_frames_give(tmp_path: Path) -> None:
+    """Also where other connections go on between the two ends."""
+    recorder = half_closed(tmp_path, LONG_AGO, side=1)
+    recorder.opened(2, LONG_AGO + 4, client=("10.0.0.2", 50002), broker=("10.0.0.9", 9092))
+    recorder.data(2, 0, LONG_AGO + 5, metadata_request(1))
+    recorder.data(2, 1, LONG_AGO + 6, metadata_answer(1))
+    recorder.data(1, 0, LONG_AGO + 7, metadata_request(3))
+    recorder.closed(1, LONG_AGO + 8, "fin", "broker")
+    recorder.close()
+    (path,) = tmp_path.glob("*.pcapng")
+    assert verify(path).lines == [f"{path.name}: fine, 4 exchanges"]
 
 
 def test_after_the_clients_end_answers_may_come(tmp_path: Path) -> None:
@@ -68,7 +82,7 @@ def test_after_the_clients_end_answers_may_come(tmp_path: Path) -> None:
 def test_the_other_end_gets_a_moment_to_follow(tmp_path: Path, side: int) -> None:
     recorder = half_closed(tmp_path, FAR_OFF, side)
     reader = EventReader(tmp_path)
-    assert short([*reader.read(), *reader.half_closed()]) == BEGINNING
+    assert short([*reader.read(), *reader.half_closed()]) == BEGINNING + ["1 no_response 2"] * side
     recorder.close()
 
 

@@ -26,6 +26,7 @@ from barnabas.proxy.observers.finding_reports import FindingReports
 from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
+from harness.recordings import metadata_answer, metadata_request
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event
 from harness.wire import with_size
@@ -179,12 +180,42 @@ def test_an_end_of_one_side_is_an_end_after_a_moment(side: int) -> None:
     assert [type(each).__name__ for each in seen] == ["Opened", "RequestSeen", "ExchangeDone"][: 2 + side]
     by = ("client", "broker")[side]
     assert traffic.half_closed(3 * SECOND - 1) == []
-    assert traffic.half_closed(3 * SECOND) == [Closed(1, 2 * SECOND, "fin", by)]
+    assert traffic.half_closed(3 * SECOND) == [Closed(1, 2 * SECOND, "fin", by, half=True)]
     assert traffic.half_closed(9 * SECOND) == []
     assert [exchange.correlation_id for exchange in traffic.in_flight()] == [1] * (1 - side)
     traffic.closed(1, 10 * SECOND, "rst", by)
     assert seen[-1] == Closed(1, (10, 2)[side] * SECOND, "fin", by)
     assert traffic.half_closed(20 * SECOND) == []
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_comes_behind_one_end_is_found_as_without_it(side: int) -> None:
+    """An answer that comes 4 s after the client's end; a request 20 s after the broker ended an idle connection, unnoticed."""
+
+    def found(live: bool) -> list[tuple[str, str, str]]:
+        inspector = Inspector()
+        traffic = TrafficDecoder(inspector.feed)
+        for number in range(1, 7):
+            start = number * 100 * SECOND
+            traffic.opened(number, start, ConnectionEnds(("10.0.0.1", 50000 + number), BROKER))
+            traffic.data(number, 0, start, metadata_request(1))
+            traffic.data(number, 1, start + 1, metadata_answer(1))
+            if side == 0:
+                traffic.data(number, 0, start + 2, metadata_request(2))
+            at = start + (30 * SECOND if side else 3)
+            if live:
+                traffic.ended(number, side, at)
+                for closed in traffic.half_closed(at + SECOND):
+                    inspector.feed(closed)
+            if side:
+                traffic.data(number, 0, start + 50 * SECOND, metadata_request(2))
+            else:
+                traffic.data(number, 1, start + 4 * SECOND, metadata_answer(2))
+            traffic.closed(number, start + 50 * SECOND + 1, "rst", ("client", "broker")[side])
+        return [(each.id, str(each.severity), each.seen) for each in inspector.findings() if each.id != "no-api-versions"]
+
+    assert found(live=True) == found(live=False)
+    assert [(id_, severity) for id_, severity, _ in found(live=True)] == [("closed-without-answer", "medium")] * side
 
 
 def test_both_sides_end_at_once() -> None:

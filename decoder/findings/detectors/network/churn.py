@@ -160,7 +160,7 @@ class UnusedConnections(Detector):
 
     def closed(self, conn: ClientConnection) -> None:
         unframed = self._unframed.pop(conn.number, False)
-        if unframed or conn.requests or not conn.established or not conn.how or conn.lost:
+        if unframed or conn.requests or conn.answers or not conn.established or not conn.how or conn.lost:
             return
         key, at = (conn.client_host, conn.broker), conn.closed_ns or 0
         tally = self._unused.of(key, Tally)
