@@ -105,6 +105,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     group_refusals.GroupRefused,
     progress.StalledMember,
     progress.JoinsWithoutFetching,
+    progress.NotJoinedAgain,
     progress.OffsetsNotRead,
     share.FirstAcknowledgements,
     share.RecordDeliveredAgain,

@@ -54,8 +54,8 @@ def _error_file() -> tuple[dict[str, TextBlock], dict[str, TextBlock]]:
         for entry in block.entries:
             if entry.argument is not None:
                 _check_api(block, entry.argument, entry)
-        whats = [entry.argument for entry in block.all("what")]
-        if whats.count(None) != 1 or len(set(whats)) != len(whats):
+        meanings = [entry.argument for entry in block.all("what")]
+        if meanings.count(None) != 1 or len(set(meanings)) != len(meanings):
             raise BlockError(block.source, block.line, 1, f"{block.name} needs one what, and at most one for each API")
     return errors, sets
 

@@ -12,15 +12,18 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.formatting import SECOND, duration, some, topic_name
+from ...engine.formatting import SECOND, duration, some, times, topic_name
 from ...engine.layout import partition_places, rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group, Member, Step
+from ...models.group_calls import FENCED_MEMBER_EPOCH, GROUP_APIS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, Call
 from ...models.groups import GroupDetector, Groups
+from .coordinators import coordinators
 
 _PARTITIONS = 200
 """Most partitions of an assignment that are looked at."""
 _BROKERS = 4096
+_FIND_COORDINATOR = facts.api_key("FindCoordinator")
 
 
 class _NoFetch(GroupDetector):
@@ -138,6 +141,110 @@ class JoinsWithoutFetching(_NoFetch):
         for time_ns in synced:
             found.add_evidence(None, time_ns)
         self._for_now[group, member.member_id] = found
+
+
+@dataclass(slots=True)
+class _Out:
+    """A client that is no member any more and must join again. `said`: how it lost its membership; `exchange`: None if its connection ended.
+    `sought`: how often it has looked for its coordinator since, and when it did so last. `used_ns`: when a connection that ended since was last
+    used."""
+
+    conn: ClientConnection
+    exchange: Exchange | None
+    said: str
+    time_ns: int
+    sought: int = 0
+    sought_ns: int = 0
+    used_ns: int = 0
+
+
+class NotJoinedAgain(GroupDetector):
+    """A consumer that the application gave up ends its connection to the coordinator, and looks for none."""
+
+    id = "not-joined-again"
+    severity = Severity.HIGH
+    title = "a client is told to join its group again, or loses its connection to the coordinator, and stays without joining"
+    apis = GROUP_APIS | {_FIND_COORDINATOR}
+    why = (
+        "a client whose membership ended must send JoinGroup again (with the id that MEMBER_ID_REQUIRED gave it, KIP-394); until then it has no "
+        "partitions, and its application gets no records and no error. This one is still connected and does not: it is stuck, and it is the "
+        "client's fault."
+    )
+    remedy = "restart the consumer: it joins at once; upgrade the client library, or report it to its developers"
+
+    AFTER_NS = 120 * SECOND
+    """Clients join again at once; one that is busy with records does so in its next poll."""
+    SOUGHT = 5
+    LOST = frozenset({MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH})
+
+    def setup(self) -> None:
+        self._out: BoundedDict[ClientIdentity, dict[str, _Out]] = BoundedDict(2000)
+
+    def asked(self, call: Call) -> None:
+        if call.joins or call.leaves:
+            self._forget(call)
+
+    def answered(self, call: Call) -> None:
+        if call.error in self.LOST and not call.commits and not call.leaves:
+            said = f"got {facts.error_name(call.error)} to {call.api}"
+            self._lost(call.conn, call.group_id, _Out(call.conn, call.exchange, said, call.answered_ns))
+        elif call.is_answered and not call.error:
+            self._forget(call)
+
+    def ended(self, group: Group, member: Member) -> None:
+        if member.conn.by == "broker" and member.live and member.assignment:
+            said = "lost its connection to the coordinator"
+            self._lost(member.conn, group.id, _Out(member.conn, None, said, member.conn.closed_ns or 0))
+
+    def _lost(self, conn: ClientConnection, group_id: str, out: _Out) -> None:
+        groups = self._out.of(conn.identity, dict)
+        if len(groups) < 100:
+            groups.setdefault(group_id, out)
+
+    def _forget(self, call: Call) -> None:
+        if self._out and (groups := self._out.get(call.conn.identity)) is not None:
+            groups.pop(call.group_id, None)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().done(conn, exchange)
+        groups = self._out.get(conn.identity) if exchange.api_key == _FIND_COORDINATOR and self._out else None
+        for found in coordinators(exchange) if groups else ():
+            out = groups.get(found[0]) if groups else None
+            if out is not None and not found[1]:
+                out.sought, out.sought_ns = out.sought + 1, exchange.response_time_ns or 0
+
+    def closed(self, conn: ClientConnection) -> None:
+        super().closed(conn)
+        groups = self._out.get(conn.identity) if self._out else None
+        for group_id, out in list(groups.items()) if groups else ():
+            out.used_ns = max(out.used_ns, conn.last_activity_ns)
+            if out.conn is conn and out.exchange is not None and (conn.closed_ns or 0) - out.time_ns < self.AFTER_NS and groups:
+                del groups[group_id]  # it gave up its membership, or its connection was ended first
+
+    def finish(self, now_ns: int) -> None:
+        self._for_now.clear()
+        open_now = [(c.identity, c.last_activity_ns) for c in self.traffic.connections.values()] if any(self._out.values()) else []
+        for who, groups in self._out.items():
+            for group_id, out in groups.items():
+                self._judge(who, group_id, out, max([out.used_ns, *(at for each, at in open_now if each == who)]))
+
+    def _judge(self, who: ClientIdentity, group_id: str, out: _Out, used_ns: int) -> None:
+        waits = out.exchange is not None and used_ns - out.time_ns >= self.AFTER_NS
+        seeks = out.sought >= self.SOUGHT and out.sought_ns - out.time_ns >= self.AFTER_NS
+        if not (waits or seeks) or self.groups.fetched.get(who, 0) > out.time_ns:
+            return
+        found = f"; it found the coordinator {times(out.sought)} since then" if out.sought else ""
+        finding = self.finding(
+            f"{out.conn.who} {out.said} of group {group_id!r}, and has not joined again for "
+            f"{duration(max(used_ns, out.sought_ns) - out.time_ns)}, though it is still connected{found}",
+            self.why,
+            self.remedy,
+            None,
+            group=group_id,
+            **out.conn.facts,
+        )
+        finding.add_evidence(out.exchange, out.time_ns)
+        self._for_now[who, group_id] = finding
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
@@ -226,6 +227,18 @@ class _End(NamedTuple):
     idle_ns: int
 
 
+class _Release(NamedTuple):
+    order: tuple[int, ...]
+    name: str
+
+
+@lru_cache(1024)
+def _came(api_key: int, version: int) -> _Release | None:
+    """The release that a version came with."""
+    name = since(api_key, version)
+    return _Release(release_order(name), name) if name is not None else None
+
+
 _GROUP_WAITS = {
     JOIN_GROUP: "JoinGroup is answered when all members that the group knows have joined again, or the longest of their rebalance timeouts is "
     "over (JoinGroup v0: session timeouts). So likeliest a member that died or is busy has not joined",
@@ -278,7 +291,7 @@ class ClosedByBroker(Detector):
         """How often it closed on one that it never answered, or on SaslHandshake."""
         self._without: BoundedDict[int, list[Exchange]] = BoundedDict(1024)
         self._served: BoundedDict[int, bool] = BoundedDict(8192)
-        self._proven: BoundedDict[str, str] = BoundedDict(1024)
+        self._proven: BoundedDict[str, _Release] = BoundedDict(1024)
         """By broker: the newest release that an answered version came with."""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -289,8 +302,8 @@ class ClosedByBroker(Detector):
         self._without.pop(conn.number, None)
         if exchange.state is State.PAIRED:
             self._answered[conn.identity, conn.broker, exchange.api_key] = True
-            came, proven = since(exchange.api_key, exchange.api_version), self._proven.get(conn.broker)
-            if came is not None and (proven is None or release_order(came) > release_order(proven)):
+            came, proven = _came(exchange.api_key, exchange.api_version), self._proven.get(conn.broker)
+            if came is not None and (proven is None or came.order > proven.order):
                 self._proven[conn.broker] = came
         if exchange.api_key not in self.LOGIN:
             self._served[conn.number] = True
@@ -417,11 +430,11 @@ class ClosedByBroker(Detector):
         if offered:
             begins = f"the connection negotiated, and its other requests are answered; {api} is not, though the broker offers it."
             return f"{begins} Likeliest first: {rejects}; {large}; {cannot}."
-        came, proven = since(exchange.api_key, exchange.api_version), self._proven.get(conn.broker)
+        came, proven = _came(exchange.api_key, exchange.api_version), self._proven.get(conn.broker)
         begins = f"its other requests are answered; {api} is not, and which versions the broker offers was not seen."
-        if came is not None and proven is not None and release_order(came) <= release_order(proven):
-            return f"{begins} It answers versions that came with Kafka {proven}, so it has this one too. Likeliest first: {large}; {cannot}; {rejects}."
-        missing = f"it does not have this version, {f'which came with Kafka {came}' if came else 'which no known release has'}"
+        if came is not None and proven is not None and came.order <= proven.order:
+            return f"{begins} It answers versions that came with Kafka {proven.name}, so it has this one too. Likeliest first: {large}; {cannot}; {rejects}."
+        missing = f"it does not have this version, {f'which came with Kafka {came.name}' if came else 'which no known release has'}"
         return f"{begins} Likeliest first: {missing}; {large}; {cannot}; {rejects}."
 
     def _pending(self, conn: ClientConnection, waiting: list[Exchange]) -> None:

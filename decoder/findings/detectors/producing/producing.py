@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import ClassVar, NamedTuple
 
 from ....connection.exchange import Exchange
+from ....reference import explain
 from ....schema import facts
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
@@ -277,9 +279,19 @@ _OTHER = RefusalMeaning(
     "The broker did not write the records.",
     "look up the error in Kafka's protocol documentation, and check the broker's log",
 )
-_PASSING = _OTHER._replace(
-    severity=_LOW, remedy="clients retry this by themselves; check the broker's log if it continues"
-)
+
+
+@cache
+def _other(code: int) -> RefusalMeaning:
+    """The meaning of an error that is not in `REFUSALS`, as `explain` has it."""
+    fact = facts.errors().get(code)
+    if fact is None:
+        return _OTHER
+    text = explain.error(code).of("Produce")
+    again = "clients retry this by themselves; " if fact.retriable else ""
+    severity = _LOW if fact.retriable else _HIGH
+    return RefusalMeaning(severity, f"{_OTHER.why} {text.what}", f"{again}{'; '.join(text.do[:2])}; check the broker's log if it continues")
+
 
 ELSEWHERE = (
     TooLarge.CODES
@@ -325,8 +337,7 @@ class Refused(ProduceDetector):
             if key not in self._shown:
                 self._shown[key] = self._look(exchange, result)
             reason = self._shown[key]
-            fact = facts.errors().get(code)
-            refusal = REFUSALS.get(code) or (_PASSING if fact is not None and fact.retriable else _OTHER)
+            refusal = REFUSALS.get(code) or _other(code)
             finding = self.report(
                 key,
                 exchange,

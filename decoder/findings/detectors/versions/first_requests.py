@@ -56,6 +56,8 @@ class ClosedOnFirstRequest(EndingDetector):
         self._closed: BoundedDict[tuple[str, str], int] = BoundedDict()
         self._answers: BoundedDict[str, _Answers] = BoundedDict(1000)
         self._first: BoundedDict[object, tuple[ClientConnection, Exchange]] = BoundedDict()
+        self._in_flight: BoundedDict[object, int] = BoundedDict()
+        """The fewest requests that one of the closed connections had sent."""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
@@ -73,12 +75,13 @@ class ClosedOnFirstRequest(EndingDetector):
         first = start.closed_on
         if how is not Ending.UNANSWERED or first is None:
             return
+        pair = conn.client_host, conn.broker
         if self.endings.worked(conn) and not self._lower(conn.broker, first):
             return
         if first.api_key == _API_VERSIONS:
             answers = self._answers.of(conn.broker, _Answers)
             answers.lowest = min(answers.lowest, first.api_version)
-        pair = conn.client_host, conn.broker
+        self._in_flight[pair] = min(conn.requests, self._in_flight.get(pair, conn.requests))
         closed = self._closed[pair] = self._closed.get(pair, 0) + 1
         if closed < self.COUNT:
             return
@@ -101,7 +104,18 @@ class ClosedOnFirstRequest(EndingDetector):
                 + self._hint(conn.broker, first)
                 + ("; the client falls back and works" if worked else "")
             )
-            if first.api_key == _API_VERSIONS:
+            in_flight, answers = self._in_flight.get(pair, 1), self._answers.get(conn.broker) or _Answers()
+            if in_flight > 1 and (first.api_version in answers.versions or answers.without):
+                finding.severity = Severity.MEDIUM if worked else self.severity
+                finding.seen = finding.seen.removesuffix("; the client falls back and works")
+                finding.seen += f"; each time, the client had sent {in_flight} requests or more without waiting for an answer"
+                finding.why = (
+                    "connections whose first request comes alone are answered. A broker of Apache Kafka reads one request after the other and takes "
+                    f"any number of them; likeliest first: what answers at {conn.broker} is a proxy or product that cannot take a second request "
+                    f"before it has answered the first, or has connected to its own broker; {_LIMITS}."
+                )
+                finding.remedy = f"upgrade the proxy or product at {conn.broker}, or report it to its developers; no setting of the client mends it"
+            elif first.api_key == _API_VERSIONS:
                 finding.why, finding.remedy = self._unanswered(conn, first)
             else:
                 finding.why = (

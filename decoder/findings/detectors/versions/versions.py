@@ -79,6 +79,18 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
     )
 
 
+def _older(exchange: Exchange, check: VersionCheck) -> tuple[str, str] | None:
+    """Why the version does not fit a broker that refused ApiVersions and offered nothing, and what to do."""
+    if check.refused < 0:
+        return None
+    came, older = since(exchange.api_key, exchange.api_version), since(API_VERSIONS, check.refused)
+    return (
+        f"The broker refused ApiVersions v{check.refused}, so it is older than Kafka {older} (or a product that is); {exchange.api} "
+        f"v{exchange.api_version} came with Kafka {came}. The client did not ask again with a lower version, as it should (KIP-511).",
+        f"upgrade the broker to {came} or newer, or {LET_NEGOTIATE}",
+    )
+
+
 class UnsupportedVersion(MisfitDetector):
     id = "unsupported-version"
     severity = Severity.HIGH
@@ -126,6 +138,8 @@ class UnsupportedVersion(MisfitDetector):
                 "without it. Which versions it offers was not seen.",
                 f"upgrade the broker to {came} or newer, or {LET_NEGOTIATE}",
             )
+        if (older := _older(exchange, check)) is not None:
+            return older
         if check.fit not in (VersionFit.FITS, VersionFit.UNKNOWN):
             _, why, remedy = ahead(exchange, check.served)
             return why, remedy
@@ -178,7 +192,7 @@ class ClosedOnVersion(MisfitDetector):
             self._serves[conn.broker] = None
             return
         sure = check.fit is VersionFit.OUTSIDE
-        older = since(API_VERSIONS, check.refused) if check.refused >= 0 else None
+        older = _older(exchange, check)
         if not sure and conn.broker in self._serves and removal(exchange.api_key, exchange.api_version) is not None:
             return  # it is no release that dropped the version
         named = (self.offers.of(conn) or {}).get(exchange.api_key, (0, -1))
@@ -189,12 +203,7 @@ class ClosedOnVersion(MisfitDetector):
         )
         side, why, remedy = ahead(exchange, check.served)
         if older is not None:
-            came = since(exchange.api_key, exchange.api_version)
-            why = (
-                f"The broker refused ApiVersions v{check.refused}, so it is older than Kafka {older} (or a product that is); {exchange.api} "
-                f"v{exchange.api_version} came with Kafka {came}. The client did not ask again with a lower version, as it should (KIP-511)."
-            )
-            remedy = f"upgrade the broker to {came} or newer, or {LET_NEGOTIATE}"
+            why, remedy = older
         elif not sure:
             why, remedy = self._unsure(conn, exchange, why, remedy)
         finding = self.report(

@@ -51,3 +51,8 @@ def test_healthy_twins_have_nothing_above_low(play: Callable[[], Conversations])
 
 def test_a_client_that_asks_again_on_another_connection_has_waited() -> None:
     assert "topic-not-waited-for" not in {found.id for found in healthy.topic_that_is_there_the_second_time().findings()}
+
+
+def test_requests_one_at_a_time_are_not_taken_for_several_in_flight() -> None:
+    first = above_info(connections.requests_without_waiting(together=False))[0]
+    assert first.id == "closed-on-first-request" and "without waiting" not in first.seen

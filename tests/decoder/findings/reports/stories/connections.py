@@ -198,6 +198,23 @@ def brokers_of_two_clusters(mixed: bool = True) -> Conversations:
     return talk
 
 
+def requests_without_waiting(together: bool = True) -> Conversations:
+    talk = Talk(release="3.4", client_id="console-producer", broker="10.0.0.1:9192")
+    said = {"client_software_name": "apache-kafka-java", "client_software_version": "3.4.0"}
+    for _ in range(4):
+        conn = talk.open()
+        talk.pipelined(conn, *[("ApiVersions", 3, said)] * (2 if together else 1))
+        talk.wait(0.01)
+        talk.close(conn, by="broker")
+        talk.wait(1)
+    keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in talk.offered.items()]
+    conn = talk.open()
+    talk.ask(conn, "ApiVersions", 3, said, {"api_keys": keys})
+    talk.metadata(conn, [topic()], ((1, "10.0.0.1", 9192),))
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/grepplabs/kafka-proxy/issues/203", "sarama in Jaeger's collector", "Kafka behind kafka-proxy 0.4.1",
@@ -269,5 +286,11 @@ STORIES = (
         "Metadata answers on two connections name the same addresses, but different clusters",
         "the proxy fails over broker by broker and mixes the brokers of two clusters",
         brokers_of_two_clusters, frozenset({"clusters-mixed"}), (r"PRIMARY", r"SECONDARY", r"(?i)proxy"),
+    ),
+    Story(
+        "https://github.com/kroxylicious/kroxylicious/issues/513", "a test client with netcat", "Kroxylicious",
+        "two ApiVersions requests at once: FIN; one alone is answered",
+        "the proxy cannot take a second request while it connects to its broker",
+        requests_without_waiting, frozenset({"closed-on-first-request"}), (r"2 requests or more without waiting", r"(?i)proxy"),
     ),
 )  # fmt: skip

@@ -260,6 +260,72 @@ def heartbeats_that_stop(while_it_fetches: bool = True) -> Conversations:
     return talk
 
 
+def member_after_a_restart(comes_back: bool = False) -> Conversations:
+    talk = Talk(release="1.0", client_id="aiokafka-0.1")
+    conn = talk.meet(version=0)
+    talk.metadata(conn, [topic()], version=1)
+    talk.coordinator(conn, "mygroup", version=0)
+    mine, given = subscription(["orders"], 0), assignment("orders", 0)
+    ask = {
+        "group_id": "mygroup", "session_timeout_ms": 30000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": mine}],
+    }  # fmt: skip
+    members = [{"member_id": "m", "metadata": mine}]
+    joined = {"generation_id": 1, "protocol_name": "range", "leader": "m", "member_id": "m", "members": members}
+    place = {"group_id": "mygroup", "generation_id": 1, "member_id": "m"}
+
+    def join() -> None:
+        talk.ask(conn, "JoinGroup", 0, ask, joined)
+        talk.ask(conn, "SyncGroup", 0, place | {"assignments": [{"member_id": "m", "assignment": given}]}, {"assignment": given})
+
+    join()
+    for _ in range(5):
+        talk.ask(conn, "Heartbeat", 0, place, {})
+        talk.fetch(conn, 0, b"", 0, version=4)
+        talk.wait(3)
+    talk.close(conn, by="broker")
+    talk.wait(9)
+    conn = talk.meet(version=0)
+    for attempt in range(60):
+        talk.metadata(conn, [topic()], version=1)
+        talk.coordinator(conn, "mygroup", version=0)
+        if comes_back and not attempt:
+            join()
+        if comes_back:
+            talk.ask(conn, "Heartbeat", 0, place, {})
+            talk.fetch(conn, 0, b"", 0, version=4)
+        talk.wait(3)
+    talk.close(conn)
+    return talk
+
+
+def member_id_that_is_not_used(joins: bool = False) -> Conversations:
+    talk = librdkafka("1.6.1", release="2.7", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=4)
+    talk.coordinator(conn, "g")
+    mine, given = subscription(["orders"]), assignment("orders", 0)
+    ask = {
+        "group_id": "g", "session_timeout_ms": 10000, "rebalance_timeout_ms": 300000, "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": mine}],
+    }  # fmt: skip
+    talk.ask(conn, "JoinGroup", 5, ask, {"error_code": 79, "generation_id": -1, "protocol_name": "", "leader": "", "member_id": "m"})
+    place = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    if joins:
+        members = [{"member_id": "m", "metadata": mine}]
+        joined = {"generation_id": 1, "protocol_name": "range", "leader": "m", "member_id": "m", "members": members}
+        talk.ask(conn, "JoinGroup", 5, ask | {"member_id": "m"}, joined)
+        talk.ask(conn, "SyncGroup", 3, place | {"assignments": [{"member_id": "m", "assignment": given}]}, {"assignment": given})
+    for _ in range(100):
+        talk.metadata(conn, [topic()], version=4)
+        if joins:
+            talk.ask(conn, "Heartbeat", 3, place, {})
+            talk.fetch(conn, 0, b"", 0)
+        talk.wait(3)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/open-telemetry/opentelemetry-collector-contrib/issues/43868", "franz-go in the collector 0.118", "Kafka 3.8",
@@ -316,5 +382,17 @@ STORIES = (
         "heartbeats stop for 10 min while Fetch requests go on; then UNKNOWN_MEMBER_ID",
         "the session timeout is over because the client sends no heartbeats, though its process runs",
         heartbeats_that_stop, frozenset({"missed-heartbeats"}), (r"no heartbeat for \d+ min", r"fetched meanwhile", r"was not paused"),
+    ),
+    Story(
+        "https://github.com/aio-libs/aiokafka/issues/44", "aiokafka 0.1", "Kafka 0.10",
+        "the broker restarts; Metadata and FindCoordinator are asked and answered for ever, JoinGroup is not sent again",
+        "the consumer finds its coordinator and does not join its group again: its fault",
+        member_after_a_restart, frozenset({"not-joined-again"}), (r"mygroup", r"found the coordinator \d+ times", r"JoinGroup again"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/3396", "librdkafka 1.6.1", "Kafka 2.2",
+        "JoinGroup is answered MEMBER_ID_REQUIRED; the client stays connected and sends no JoinGroup with that id",
+        "the client must join with the id that it got, and does not: its fault",
+        member_id_that_is_not_used, frozenset({"not-joined-again"}), (r"MEMBER_ID_REQUIRED", r"KIP-394", r"client's fault"),
     ),
 )  # fmt: skip

@@ -9,7 +9,13 @@ from traffic.conversations import Conversations
 from .admin import topic_that_is_not_waited_for
 from .connections import brokers_of_two_clusters, raw_token_after_the_old_handshake, sessions_of_the_same_length
 from .fetching import offsets_by_time, records_with_a_filler
-from .groups import join_that_waits_too_long, offsets_refused_once, offsets_that_are_never_used
+from .groups import (
+    join_that_waits_too_long,
+    member_after_a_restart,
+    member_id_that_is_not_used,
+    offsets_refused_once,
+    offsets_that_are_never_used,
+)
 from .producing import commit_without_the_offsets, sequence_that_overflows
 from .telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
 
@@ -359,6 +365,14 @@ def offsets_that_are_accepted_in_the_end() -> Conversations:
     return commit_without_the_offsets(in_the_end=True)
 
 
+def member_that_comes_back() -> Conversations:
+    return member_after_a_restart(comes_back=True)
+
+
+def member_id_that_is_used() -> Conversations:
+    return member_id_that_is_not_used(joins=True)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
@@ -366,4 +380,5 @@ TWINS = (
     join_that_a_restart_ends, commit_without_metadata_to_a_newer_broker, login_with_the_old_handshake, rebalances_with_a_fetch_between,
     offsets_asked_for_again, sequences_that_begin_again, topic_that_is_there_the_second_time, connections_that_last_after_their_records,
     brokers_that_were_set_up_anew, offsets_that_are_accepted_in_the_end,
+    member_that_comes_back, member_id_that_is_used,
 )  # fmt: skip
