@@ -2,13 +2,14 @@
 
 The place of an error is a fact (`decoder.schema.error_places`), the same for responses made here and for a broker's that
 get an error. A response has an entry for every entry of the request of the kind that failed (topics for topics,
-partitions for partitions, groups for group ids), with the fields that identify it. All else is the schema's default, and
--1 where brokers send that. Tests compare with Kafka's own `getErrorResponse`
-(tests/real/kafka_classes/test_error_answers.py).
+partitions for partitions, groups for group ids), with the fields that identify it. All else is what brokers send there
+(`error_places.fields`), else the schema's default, and -1 where brokers send that. Tests compare with Kafka's own
+`getErrorResponse` (tests/real/kafka_classes/test_error_answers.py) and with a broker's own answers (test_error_fields.py).
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -56,16 +57,21 @@ def fields_at_version(api_key: int, api_version: int, fields: Mapping[str, Any])
 
 
 def error_response(
-    request: Message, error_code: int, correlation_id: int, cluster: Mapping[str, Any] | None = None
+    request: Message,
+    error_code: int,
+    correlation_id: int,
+    cluster: Mapping[str, Any] | None = None,
+    answered: Message | None = None,
 ) -> bytes:
     """The response frame (without its size) with `error_code` for everything in the request.
 
     `cluster`: as `cluster_of` returns it. A broker that refuses topics in a Metadata response still lists the brokers, and
-    librdkafka (2.16) drops every broker that is not listed: without any it would never ask again.
+    librdkafka (2.16) drops every broker that is not listed: without any it would never ask again. `answered`: the broker's
+    response, if it was asked.
     """
-    fields = mirror_request(request, error_code)
+    fields = mirror_request(request, error_code, answered)
     if request.api_key == METADATA and cluster and not fields.get("error_code"):
-        fields |= fields_at_version(METADATA, request.api_version, cluster)
+        fields |= _cluster_at(request.api_version, cluster)
     return encode_frame(request, fields, correlation_id)
 
 
@@ -74,7 +80,16 @@ def cluster_of(metadata: Message) -> dict[str, Any]:
     found = {field.name: metadata[field.name] for field in metadata.plan.root.fields if field.name in CLUSTER}
     if not found["brokers"]:
         return {}
-    found["brokers"] = [{name: each[name] for name in ("node_id", "host", "port")} for each in found["brokers"]]
+    names = ("node_id", "host", "port", "rack")
+    found["brokers"] = [{name: each[name] for name in names if name in each} for each in found["brokers"]]
+    return found
+
+
+def _cluster_at(api_version: int, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """What a Metadata response of this version has of the cluster."""
+    found = fields_at_version(METADATA, api_version, cluster)
+    if not api_version:  # racks are known from version 1 on
+        found["brokers"] = [{name: each[name] for name in ("node_id", "host", "port")} for each in found["brokers"]]
     return found
 
 
@@ -84,7 +99,7 @@ def with_cluster(frame: bytes, api_version: int, cluster: Mapping[str, Any]) -> 
     fields = message.to_dict()
     if fields["brokers"] or fields.get("error_code") or not any(True for _ in message.errors()):
         return frame
-    return message.replace(fields_at_version(METADATA, api_version, cluster)).encode()
+    return message.replace(_cluster_at(api_version, cluster)).encode()
 
 
 def encode_frame(request: Message, fields: Mapping[str, Any], correlation_id: int) -> bytes:
@@ -116,11 +131,16 @@ def _range_without(version: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorPlacement:
-    """An error with its place, and the plan of the request."""
+    """An error with its place, and the request. `answered`: the broker's response, if it was asked."""
 
-    request: StructPlan
+    request: Message
     code: int
     place: ErrorPlace
+    answered: Message | None = None
+
+    @classmethod
+    def of(cls, request: Message, error_code: int, answered: Message | None = None) -> _ErrorPlacement:
+        return cls(request, error_code, error_places.of(request.api_key, request.api_version, error_code), answered)
 
     def here(self, array: str) -> bool:
         """Whether the error is in the entries of an array."""
@@ -133,18 +153,44 @@ class _ErrorPlacement:
         )
 
     def codes(self, struct: StructPlan, failed: bool = True) -> dict[str, Any]:
-        """The error code of an entry that failed, or did not."""
+        """The error code of an entry that failed, or did not, and what stands around it."""
         field = error_field(struct)
         if field is None:
             return {}
-        return {field.name: 0} | ({self.place.field or field.name: self.code} if failed else {})
+        if not failed or not self.code:
+            return {field.name: 0}
+        return {field.name: 0, self.place.field or field.name: self.code} | self.around(struct)
+
+    def around(self, struct: StructPlan, failed: bool = True) -> dict[str, Any]:
+        """What brokers send around the error in the fields of a struct; `failed`: whether the error is in it."""
+        given: dict[str, str] = {"error_message": "text"} | error_places.fields(self.request.api_key, self.code)
+        found: dict[str, Any] = {}
+        for field in struct.fields:
+            word = given.get(field.name)
+            if word is None or field.tag is not None or (field.name == "error_message" and not failed):
+                continue
+            if word == "null":
+                if field.nullable:
+                    found[field.name] = None
+            elif word == "text":
+                found[field.name] = f"{facts.error_name(self.code)}, injected by Barnabas"
+            elif word == "request":
+                found[field.name] = self.request[field.name]
+            elif word in ("answer", "member"):
+                if self.answered is not None and self.answered[field.name]:
+                    found[field.name] = self.answered[field.name]
+                elif word == "member":
+                    found[field.name] = f"{self.request.header.get('client_id') or ''}-{uuid.uuid4()}"
+            else:
+                found[field.name] = int(word) if word.lstrip("-").isdigit() else word
+        return found
 
 
-def mirror_request(request: Message, error_code: int = 0) -> dict[str, Any]:
+def mirror_request(request: Message, error_code: int = 0, answered: Message | None = None) -> dict[str, Any]:
     """The fields of a response to everything in a request; with the error in its place."""
     response = plan("response", request.api_key, request.api_version).root
-    place = error_places.of(request.api_key, request.api_version, error_code)
-    placement = _ErrorPlacement(request.plan.root, error_code, place)
+    placement = _ErrorPlacement.of(request, error_code, answered)
+    place = placement.place
     given = request.to_dict()
     out = _defaults(response)
     asked = {field.name: field.type for field in request.plan.root.fields}
@@ -162,9 +208,10 @@ def mirror_request(request: Message, error_code: int = 0) -> dict[str, Any]:
             some = some or _failed(items)
         elif field.name == "session_id" and asked.get(field.name) == field.type and not place.alone:
             out[field.name] = given[field.name]
+    here = own is not None and (place.whole or not some)
     if own is not None:
-        out[own.name] = error_code if place.whole or not some else 0
-    return out
+        out[own.name] = error_code if here else 0
+    return out | (placement.around(response, here) if error_code else {})
 
 
 def _failed(items: list[dict[str, Any]]) -> bool:
@@ -234,7 +281,8 @@ def _item(
         elif not field.array and field.struct is not None and has_errors(field.struct):
             out[field.name] = _defaults(field.struct) | placement.codes(field.struct)
         elif _identifies(field) and types.get(field.name) == field.type:
-            out[field.name] = given[field.name]
+            if given[field.name] is not None or field.nullable:
+                out[field.name] = given[field.name]
         elif asked is not None and _identifies(field) and (other := _equivalent_field(field, asked)) is not None:
             out[field.name] = given[other]
     return out | placement.codes(wanted, here or not some)
@@ -328,8 +376,6 @@ def _defaults(struct: StructPlan) -> dict[str, Any]:
             continue
         if _is_position(field) or (field.type == "int32" and (field.entity == "brokerId" or field.name == "port")):
             out[field.name] = -1
-        elif field.nullable and field.type == "string":
-            out[field.name] = None
         elif field.type == "records":
             out[field.name] = b""
     return out
@@ -356,13 +402,16 @@ def with_errors(
     """
     place = error_places.of(response.plan.api_key, response.plan.version, error_code)
     if error_code and place.whole and error_field(response.plan.root) is not None:
-        return error_response(request, error_code, response.header["correlation_id"])
-    inserter = _ErrorInserter(_ErrorPlacement(request.plan.root, error_code, place), selects, topics)
+        return error_response(request, error_code, response.header["correlation_id"], answered=response)
+    inserter = _ErrorInserter(_ErrorPlacement.of(request, error_code, response), selects, topics)
     root = whole_part(response, topics)
     values = inserter.struct(root, "")
     if values is response.values and error_code and not inserter.seen and error_field(response.plan.root) is not None:
-        return error_response(request, error_code, response.header["correlation_id"])
-    return None if values is response.values else response.with_values(values).encode()
+        return error_response(request, error_code, response.header["correlation_id"], answered=response)
+    if values is response.values:
+        return None
+    around = inserter.placement.around(response.plan.root, failed=False) if error_code else {}
+    return response.with_values(values).replace(around).encode()
 
 
 @dataclass(slots=True)
@@ -404,7 +453,7 @@ class _ErrorInserter:
 
     def _failed(self, struct: StructPlan, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """An entry that failed: the fields that identify it, the error, and nothing else."""
-        kept = _identity(struct, self.placement.request)
+        kept = _identity(struct, self.placement.request.plan.root)
         blank = values_from(struct, _defaults(struct) | self.placement.codes(struct))
         names = [field.name for field in struct.fields]
         return tuple(

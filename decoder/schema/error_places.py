@@ -1,7 +1,8 @@
-"""Where a response has a certain error. The facts are in ``schema/definitions/error_places.txt``.
+"""Where a response has a certain error, and what it has around it. The facts are in ``schema/definitions/error_places.txt`` and
+``error_fields.txt``.
 
-They are tested against Kafka's `getErrorResponse` and real brokers (tests/real/kafka_classes/test_error_answers.py and
-test_error_places.py).
+They are tested against Kafka's `getErrorResponse` and real brokers (tests/real/kafka_classes/test_error_answers.py,
+test_error_places.py and test_error_fields.py).
 """
 
 from __future__ import annotations
@@ -55,6 +56,32 @@ def _table() -> _Table:
                 if found.places.setdefault((key, facts.error_code(error)), words[1]) != words[1]:
                     raise ValueError(f"error_places.txt: {name} gives {error} two places")
     return found
+
+
+@cache
+def fields(api_key: int, error_code: int) -> dict[str, str]:
+    """What stands around an error, by field: the table's word for the value."""
+    usual, own = _fields()
+    return usual.get(api_key, {}) | own.get((api_key, error_code), {})
+
+
+@cache
+def _fields() -> tuple[dict[int, dict[str, str]], dict[tuple[int, int], dict[str, str]]]:
+    """By api key; by api key and error code."""
+    usual: dict[int, dict[str, str]] = {}
+    own: dict[tuple[int, int], dict[str, str]] = {}
+    for line in facts.schema_folder().joinpath("error_fields.txt").read_text("utf-8").splitlines():
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        apis, names, value, *errors = words
+        values = dict.fromkeys(names.split(","), value)
+        for key in map(facts.api_key, apis.split(",")):
+            if not errors:
+                usual.setdefault(key, {}).update(values)
+            for error in errors:
+                own.setdefault((key, facts.error_code(error)), {}).update(values)
+    return usual, own
 
 
 def error_field(struct: StructPlan) -> FieldPlan | None:

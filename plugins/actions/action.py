@@ -14,17 +14,19 @@ from ...decoder import Exchange, Topics, read_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import MessagePart
+from ..leaders import Leaders
 from ..rules.input_value import InputValue
 from .fault_plan import FaultPlan
 
 
 @dataclass(slots=True)
 class ClusterView:
-    """What the rules know of a cluster: topic names by id, and the brokers with the addresses that clients have."""
+    """What the rules know of a cluster: topic names by id, the brokers with the addresses that clients have, and the leaders."""
 
     topics: Topics = field(default_factory=Topics)
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """As `responses.cluster_of` gives it, of the newest Metadata response."""
+    leaders: Leaders = field(default_factory=Leaders)
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:

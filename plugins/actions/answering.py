@@ -12,6 +12,7 @@ from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
 from .. import responses
+from ..leaders import with_leaders
 from ..rules.input_value import InputValue
 from ..rules.reach import versions
 from .action import Action, ActionContext, Effect, response_of
@@ -82,7 +83,8 @@ class Error(Action):
             # before all else, as it may replace the whole response
             faults.change(f"{name}, executed by the broker", partial(self.apply, context), first=True)
         else:
-            faults.answer = responses.error_response(request, self.code, exchange.correlation_id, context.cluster_view.cluster)
+            found = responses.error_response(request, self.code, exchange.correlation_id, context.cluster_view.cluster)
+            faults.answer = self._with_leaders(found, request, context)
             faults.notes.append(f"{name}, not forwarded")
 
     def apply(self, context: ActionContext, exchange: Exchange, frame: bytes) -> bytes:
@@ -94,7 +96,12 @@ class Error(Action):
         )
         if found is None:
             raise NothingToChange(f"{facts.error_name(self.code)} not returned: the response has no selected part")
-        return found
+        return self._with_leaders(found, request, context)
+
+    def _with_leaders(self, frame: bytes, request: Message, context: ActionContext) -> bytes:
+        view = context.cluster_view
+        brokers = {each["node_id"]: each for each in view.cluster.get("brokers", ())}
+        return with_leaders(frame, request, self.code, view.leaders, brokers, view.topics)
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ class RuleEngine:
         self.cluster_view.topics.learn(exchange)
         if exchange.api_key == METADATA and (message := exchange.response_message) is not None:
             self.cluster_view.cluster = cluster_of(message) or self.cluster_view.cluster
+            self.cluster_view.leaders.learn(message)
 
     def decide(self, exchange: Exchange) -> FaultPlan | None:
         """What happens to a request: the fault plan of the first rule that fires; None if it passes.

@@ -22,6 +22,8 @@ OLDER_THAN_CLIENTS = {("Produce", 2), ("FindCoordinator", 0)}
 """Caps that no Java client of today can work with, or not in a transaction."""
 CAPS = [
     DOCUMENTED,
+    {"Produce": 7},  # transaction.version 2 needs 12
+    {"EndTxn": 3},
     *(
         {facts.api_name(key): version}
         for key, version in sorted({(each.other, each.needed - 1) for each in dependencies.table() if each.needed})

@@ -26,19 +26,14 @@ OURS = {
     "principal_name": "the same",
     "token_requester_principal_type": "the same",
     "token_requester_principal_name": "the same",
-    "metadata": "null and empty mean the same here",
     "records": "null in some releases, empty in others",
     "user": "Java leaves it empty in DescribeUserScramCredentials",
-    "producer_id": "Java leaves 0 in DescribeTransactions; -1 is no producer id everywhere else",
-    "producer_epoch": "the same",
-    "transaction_start_time_ms": "the same",
     "start_offset": "Java leaves 0 in share group states; -1 is what stands for unknown",
     "leader_epoch": "the same",
 }
 """Fields that may differ, and why."""
 LISTS = {
     ("ListPartitionReassignments", "topics"): "has no error codes; Java repeats what was asked",
-    ("DescribeClientQuotas", "entries"): "null and empty mean the same here",
 }
 
 
