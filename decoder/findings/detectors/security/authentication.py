@@ -155,11 +155,14 @@ class SaslAuthenticationFailed(_SaslDetector):
         reason = masked(answer["error_message"], asked["auth_bytes"] if asked is not None else b"")
         mechanism = state.mechanism or "SASL"
         why, remedy = _cause(mechanism, reason, state)
+        why += (
+            " A refused client is disconnected after connection.failed.authentication.delay.ms; most clients "
+            "retry until they are stopped, and each attempt costs the broker a handshake."
+        )
         found = self.report(
             (conn.identity, conn.broker, mechanism, state.user),
             exchange,
-            f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most clients "
-            "retry until they are stopped, and each attempt costs the broker a handshake.",
+            why,
             remedy,
             error=facts.error_name(_FAILED),
             mechanism=mechanism,
@@ -167,11 +170,14 @@ class SaslAuthenticationFailed(_SaslDetector):
             said=reason,
             reauthentication=again,
         )
+        if reason and not found.about["said"]:
+            found.about["said"], found.why, found.remedy = reason, why, remedy
+        said = reason or found.about["said"] or "no reason given"
         user = f" as {state.user!r}" if state.user else ""
         before = f"; {several(state.logins, 'login')} on this connection worked before" if state.logins else ""
         found.seen = (
             f"{conn.where} refuses {conn.who}{user} with {mechanism}"
-            f"{' on re-authentication' if again else ''}: {reason or 'no reason given'}{_tries(found)}{before}"
+            f"{' on re-authentication' if again else ''}: {said}{_tries(found)}{before}"
         )
 
 
