@@ -275,8 +275,10 @@ class SegmentInFlight:
         self._at = max(self._reader.end, self._at)
 
     def _take(self, packet: Packet) -> None:
+        if packet.interface != CLIENT_LEG or not packet.data.startswith(_TO_BROKER):
+            return
         segment = packets.parse(packet.linktype, packet.data, packet.size)
-        if segment is None or not segment.payload or packet.interface != CLIENT_LEG or not packet.data.startswith(_TO_BROKER):
+        if segment is None or not segment.payload:
             return
         flow = segment.source, segment.target
         length = len(segment.payload) + segment.cut
