@@ -650,6 +650,17 @@ class TlsFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerNameUnknown(Event):
+    """A client was refused: the name in its TLS hello is that of a broker, and the cluster has no such broker."""
+
+    warning = True
+    connection: int
+    client: Address
+    reason: str
+    template = "connection {connection}: {client} is refused: {reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedIn(Event):
     """The proxy has logged in at a broker (reported once per broker). `lifetime_ms`: the session's; 0: it has no end."""
 

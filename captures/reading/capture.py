@@ -161,6 +161,12 @@ class Rows(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return self._between(0, len(self))
 
+    def again(self, row: Row, since: int) -> Row | None:
+        """The row of an exchange that was in flight, after `Capture.refresh`; `since`: what `done` was when it had this row."""
+        same = row.connection, row.correlation_id, row.time_ns
+        found = (each for each in self._between(since, len(self)) if (each.connection, each.correlation_id, each.time_ns) == same)
+        return next(found, None)
+
     def _between(self, start: int, stop: int) -> Iterator[Row]:
         starts = self._capture.starts
         number = start

@@ -7,7 +7,6 @@ segment that is being written gets a request when it is answered, or the segment
 it; the packets behind it, about a MiB at most, have the others.
 """
 
-import mmap
 import os
 import re
 import struct
@@ -196,6 +195,7 @@ MOST_IN_FLIGHT = 10_000
 _BEFORE_MAGIC = 12
 """Bytes of a sync block before its magic: type, length, enterprise number."""
 _BLOCK = struct.Struct("<II")
+_WINDOW, _MOST_ALIKE = 1 << 20, 8
 _HEAD = struct.Struct(">Ihhi")
 _TO_BROKER = packets.head(("0.0.0.0", 0), ("0.0.0.0", 0), 0)[:6]
 _REQUEST_OFFSET = Record._fields.index("request_offset")
@@ -250,9 +250,10 @@ class SegmentInFlight:
     def _learn_flows(self, index: Index) -> None:
         for number, entry in list(index.connections.items())[self._connections :]:
             client, broker = _address(entry.client), _address(entry.broker)
-            head = packets.parse(LINKTYPE_ETHERNET, packets.head(client, broker, 0))
-            if head is not None:
-                self._flows[head.source, head.target] = number
+            if client is not None and broker is not None:
+                head = packets.parse(LINKTYPE_ETHERNET, packets.head(client, broker, 0))
+                if head is not None:
+                    self._flows[head.source, head.target] = number
         self._connections = len(index.connections)
 
     def _read(self) -> None:
@@ -275,8 +276,10 @@ class SegmentInFlight:
         self._at = max(self._reader.end, self._at)
 
     def _take(self, packet: Packet) -> None:
+        if packet.interface != CLIENT_LEG or not packet.data.startswith(_TO_BROKER):
+            return
         segment = packets.parse(packet.linktype, packet.data, packet.size)
-        if segment is None or not segment.payload or packet.interface != CLIENT_LEG or not packet.data.startswith(_TO_BROKER):
+        if segment is None or not segment.payload:
             return
         flow = segment.source, segment.target
         length = len(segment.payload) + segment.cut
@@ -299,22 +302,38 @@ class SegmentInFlight:
         self._waiting[packet.offset] = _Seen(flow, client_id, record)
 
 
-def _address(text: str) -> packets.Address:
+def _address(text: str) -> packets.Address | None:
     host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
+    return (host.strip("[]"), int(port)) if port.isdecimal() else None
 
 
 def _last_sync(file: BinaryIO, start: int, size: int) -> tuple[int, Sync] | None:
-    """The last sync block between `start` and `size`, and where it ends. Bytes of a message may look like one: its checksum decides."""
-    with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-        at = size
-        while (at := data.rfind(SYNC_MAGIC, start, at)) >= 0:
-            begin = at - _BEFORE_MAGIC
-            if begin < start:
+    """The last sync block between `start` and `size`, and where it ends. Bytes of a message may look like one: its checksum decides, for
+    the last few."""
+    number, high, left = file.fileno(), size, _MOST_ALIKE
+    while high > start:
+        low = max(start, high - _WINDOW)
+        data = os.pread(number, min(high + len(SYNC_MAGIC), size) - low, low)
+        at = len(data)
+        while (at := data.rfind(SYNC_MAGIC, 0, at)) >= 0:
+            begin = low + at - _BEFORE_MAGIC
+            if begin >= start and (found := _sync_at(number, begin, size)) is not None:
+                return found
+            left -= 1
+            if not left:
                 return None
-            kind, length = _BLOCK.unpack_from(data, begin)
-            if kind == CUSTOM_NO_COPY and length >= 12 and begin + length <= size:
-                sync = parse_sync(data[begin + 8 : begin + length - 4])
-                if sync is not None and 0 <= sync.covered <= begin and crc32c(data[begin - sync.covered : begin]) == sync.crc:
-                    return begin + length, sync
+        high = low
     return None
+
+
+def _sync_at(number: int, begin: int, size: int) -> tuple[int, Sync] | None:
+    kind, length = _BLOCK.unpack(os.pread(number, _BLOCK.size, begin))
+    if kind != CUSTOM_NO_COPY or length < 12 or begin + length > size:
+        return None
+    sync = parse_sync(os.pread(number, length, begin)[8:-4])
+    if sync is None or not 0 <= sync.covered <= begin:
+        return None
+    crc = 0
+    for at in range(begin - sync.covered, begin, _WINDOW):
+        crc = crc32c(os.pread(number, min(_WINDOW, begin - at), at), crc)
+    return (begin + length, sync) if crc == sync.crc else None

@@ -16,7 +16,17 @@ from ...decoder import Message
 from ...decoder.schema import facts
 from ..replay.version_conversion import NotExpressible, convert_item, convert_response
 from .answers import LiveRequest, NotRecorded, Reply
-from .recorded_exchanges import RecordedExchange, RecordedExchanges, entries, identity, items_of, only_reads, touches
+from .recorded_exchanges import (
+    Named,
+    RecordedExchange,
+    RecordedExchanges,
+    entries,
+    identity,
+    items_of,
+    only_reads,
+    partitions_in,
+    touches,
+)
 
 SIMULATED = frozenset(
     {
@@ -27,6 +37,10 @@ SIMULATED = frozenset(
     }
 )  # fmt: skip
 """These are frequent, and what they change is simulated elsewhere: they mark no progress."""
+
+
+OF_SHARE_GROUPS = facts.api_key_set("ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge")
+"""Their answers depend on what members have acquired, which is not simulated."""
 
 
 class ServingProgress:
@@ -88,13 +102,24 @@ class _RecordedItem(NamedTuple):
     at: int
 
 
+class _Names(NamedTuple):
+    """What a request is about: names, and partitions with their topics."""
+
+    words: frozenset[str]
+    partitions: frozenset[tuple[str | None, int]]
+
+    @classmethod
+    def of(cls, message: Message, named: Named) -> _Names:
+        return cls(touches(message, named), partitions_in(message, named))
+
+
 class RecordedAnswers:
     """The answers of a recording to requests that need no state of their own."""
 
     def __init__(self, recorded: RecordedExchanges, progress: ServingProgress) -> None:
         self._recorded, self._progress = recorded, progress
         self._exact: dict[tuple[int, Any], list[RecordedExchange]] = defaultdict(list)
-        self._named: dict[tuple[int, frozenset[str]], list[RecordedExchange]] = defaultdict(list)
+        self._named: dict[tuple[int, _Names], list[RecordedExchange]] = defaultdict(list)
         self._parts: dict[tuple[int, Any], list[_RecordedItem]] = defaultdict(list)
         self._at = {exchange.position: exchange for exchange in recorded.all}
         self._read: set[int] = set()
@@ -109,7 +134,7 @@ class RecordedAnswers:
             if exchange.answer is None:
                 continue
             self._exact[api_key, identity(exchange.request, named)].append(exchange)
-            self._named[api_key, touches(exchange.request, named)].append(exchange)
+            self._named[api_key, _Names.of(exchange.request, named)].append(exchange)
             parts = entries(exchange.request, named)
             items = list(items_of(exchange.response, named)) if parts else []
             for part in parts:
@@ -119,6 +144,9 @@ class RecordedAnswers:
 
     def answer(self, request: LiveRequest) -> Reply:
         """The recorded answer. Raises `NotRecorded`."""
+        if request.api_key in OF_SHARE_GROUPS:
+            words = touches(request.message, self._recorded.named)
+            raise NotRecorded(f"{describe(request.message, words)}, but share groups are not supported", self.nearest(request.message))
         self._learn(request.api_key)
         named = self._recorded.named
         what, words = identity(request.message, named), touches(request.message, named)
@@ -130,10 +158,11 @@ class RecordedAnswers:
         composed = self._compose(request)
         if composed is not None:
             return composed
-        # The same names, asked with other options.
-        alike = self._named.get((request.api_key, words)) if words else None
+        # The same names and partitions, asked with other options.
+        names = _Names.of(request.message, named)
+        alike = self._named.get((request.api_key, names)) if words else None
         if alike:
-            return self._stated(request, self._choose(request, words, alike, words))
+            return self._stated(request, self._choose(request, names, alike, words))
         raise NotRecorded(describe(request.message, words), self.nearest(request.message))
 
     def _choose(self, request: LiveRequest, key: Any, among: list[RecordedExchange], words: frozenset[str]) -> RecordedExchange:

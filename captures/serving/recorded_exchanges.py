@@ -178,6 +178,28 @@ def touches(message: Message, named: Named) -> frozenset[str]:
     return frozenset(_names(message.plan.root, message.values, "", _roles(message), named))
 
 
+def partitions_in(message: Message, named: Named) -> frozenset[tuple[str | None, int]]:
+    """The partitions that a message is about, each with its topic."""
+    return frozenset(_partitions(message.plan.root, message.values, "", _roles(message), named, None))
+
+
+def _partitions(
+    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Role], named: Named, topic: str | None
+) -> Iterator[tuple[str | None, int]]:
+    for field, value in zip(plan.fields, values, strict=False):
+        role = roles.get(prefix + field.name)
+        if role in _TOPIC and not field.array and value is not None:
+            topic = _topic(role, value, named) or topic
+    for field, value in zip(plan.fields, values, strict=False):
+        path = prefix + field.name + ("[*]" if field.array else "")
+        for item in (value or ()) if field.array else (value,):
+            if field.struct is not None:
+                if item is not None:
+                    yield from _partitions(field.struct, item, path + ".", roles, named, topic)
+            elif roles.get(path) is Role.PARTITION:
+                yield topic, item
+
+
 class RequestPart(NamedTuple):
     """A part of a request that asks for one thing, and the names in it."""
 

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from ..errors import EncodeError
 from ..native.accelerator import native
+from ..records import RecordsError
+from ..records.places import part_of, with_part
 from ..schema import facts
 from .encode import UNKNOWN_TAGS, value_from
 from .plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
@@ -112,7 +114,10 @@ class Message(MessageBase):
         value: PlanValue = self.values
         field: FieldPlan | None = None
         whole = True  # an array as a whole, not one of its items
-        for step in steps(path):
+        walked = list(steps(path))
+        for at, step in enumerate(walked):
+            if isinstance(step, int) and field is not None and field.type == "records" and value is not None:
+                return part_of(value, walked[at:])
             if isinstance(step, int):
                 if field is None or not whole or not field.array or value is None or step >= len(value):
                     raise KeyError(f"{path}: no item [{step}]")
@@ -129,7 +134,8 @@ class Message(MessageBase):
     def replace(self, edits: Mapping[str, Value]) -> Message:
         """A new message with the fields at these paths changed. All other fields keep their bytes, canonical or not.
 
-        Raises `EncodeError` for a path that does not exist or a value that is not valid.
+        A path may go on into records: ``topics[0].partitions[0].records[0].records[2].value`` is the value of the third record in
+        the first batch (also ``key`` and ``headers``). Raises `EncodeError` for a path that does not exist or a value that is not valid.
         """
         values = self.values
         for path, new in edits.items():
@@ -238,6 +244,11 @@ def _replaced_value(field: FieldPlan, value: PlanValue, rest: list[str | int], n
     if not rest:
         return value_from(field, new, whole)
     step = rest[0]
+    if isinstance(step, int) and field.type == "records" and value is not None:
+        try:
+            return with_part(value, rest, new)
+        except (KeyError, TypeError, RecordsError) as error:
+            raise EncodeError(error.args[0] if error.args else str(error), whole) from None
     if isinstance(step, int):
         if not field.array or value is None or step >= len(value):
             raise EncodeError(f"{field.name} has no item [{step}]", whole)

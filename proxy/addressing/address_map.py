@@ -293,6 +293,9 @@ class AddressMap:
             self.port_for(broker, node)
         self.report_refused()
 
+    def listed(self) -> None:
+        """A response has listed all brokers of the cluster."""
+
     def _open(self, broker: Address, shared: bool) -> socket.socket:
         if not self._next:
             return listen((self._host, 0))

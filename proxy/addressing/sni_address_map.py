@@ -5,8 +5,8 @@
 
 Each worker writes what it learns into `shared_state`, so that all learn the same in the same order.
 
-A name stays with its node when the node's address changes. Names of brokers that no response has named yet (a client
-may remember them from an earlier run) lead to the bootstrap broker, whose responses name the others.
+A name stays with its node when the node's address changes. Until a response has listed the brokers, names of others (a client may
+remember them from an earlier run) lead to the bootstrap broker; after that, they are refused.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ UNUSED, UNUSED_SECONDS = 6, 5.0
 """A client that comes so often and for so long by the bootstrap's name alone cannot find the others: those that can come
 by them as soon as they know them. One that only lists topics comes once, or now and then."""
 MOST_CLIENTS = 1024
+MOST_SHOWN = 10
 
 
 class NamedBrokers(AddressMap):
@@ -46,6 +47,8 @@ class NamedBrokers(AddressMap):
         self.found: list[BrokerFound] = []
         self._names: dict[Address, str] = {}
         self._brokers: dict[str, Address] = {}
+        self._listed = False
+        """Whether a response has listed the brokers."""
         # By client host: how often and since when it came by no broker's name; None: it has come by one, or was reported.
         self._strays: dict[str, tuple[int, float] | None] = {}
 
@@ -59,6 +62,12 @@ class NamedBrokers(AddressMap):
     def is_named(self, name: str) -> bool:
         """Whether this is the name of one broker."""
         return name in self._brokers
+
+    def why_not(self, name: str) -> str:
+        """Why a client cannot come by this name, or "": it is a broker's, but the cluster has no such broker."""
+        if not self._listed or name in self._brokers or not name.startswith("broker-") or not name.endswith(self._suffix):
+            return ""
+        return f"it asks for {name}, but the cluster's brokers are {', '.join(sorted(self._brokers)[:MOST_SHOWN])}"
 
     def _note(self, name: str, client: str) -> None:
         """Tell once of a client that never comes by the names it is given."""
@@ -98,6 +107,9 @@ class NamedBrokers(AddressMap):
         for node, broker in sorted(brokers):
             if broker[0] and 0 < broker[1] < 65536:
                 self._learn(node, broker, moves)
+
+    def listed(self) -> None:
+        self._listed = True
 
     def _learn(self, node: int, broker: Address, moves: bool) -> None:
         self.catch_up()

@@ -179,6 +179,8 @@ class FrameEditor:
             return None
         moves = api_key != DESCRIBE_CLUSTER
         self._addresses.open_in_order(((node, (host, port)) for _, node, host, port in found), moves)
+        if api_key == METADATA and found:
+            self._addresses.listed()
         edits: dict[str, Any] = {}
         for path, node, host, port in found:
             own = self._addresses.stands_for((host, port), node, local_host)

@@ -24,7 +24,7 @@ from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
 from ...diagnostics import contained
 from ..addressing.sni_address_map import NamedBrokers
-from ..events import LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
+from ..events import BrokerNameUnknown, LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
 from ..ring.clock import now_ns
 from ..ring.ring import Kind
 from .sasl import Conversation, LoginRefused, Work, conversation
@@ -106,6 +106,10 @@ class Security:
             self.relay.forget(connection.client)  # what comes waits in the kernel
             if isinstance(self.relay.addresses, NamedBrokers):
                 wanted = self.relay.addresses.broker_for(connection.local_host, connection.peer[0])
+                if why := self.relay.addresses.why_not(connection.local_host):
+                    self.relay.emit(BrokerNameUnknown(connection.number, connection.peer, why))
+                    connection.close("fin")
+                    return
                 if self.relay.addresses.is_named(connection.local_host):  # else any of the bootstrap brokers
                     connection.broker, connection.tried = wanted, None
             self._connect(connection)

@@ -104,10 +104,14 @@ def test_a_request_that_is_older_than_the_last_sync_block(tmp_path: Path, hold: 
             assert [(row.correlation_id, row.connection) for row in rows[rows.done :]] == [(1, 0), (0, 4)]
             assert each.exchange(rows[rows.done]).request == request(1, hold)[4:]
             assert len(rows) == rows.done + 2 == 12_002
+        recorder.data(3, 0, traffic.time_ns, wire.with_size(request(0)[4:] + 100 * forged))
+        recorder.flush()
+        capture.refresh()
+        assert [(row.correlation_id, row.connection) for row in capture.rows()[capture.done :]] == [(1, 0), (0, 4), (0, 3)]
         traffic.answer(0)
         recorder.flush()
         capture.refresh()
-        assert [row.correlation_id for row in capture.rows()[capture.done - 1 :]] == [1, 0]
+        assert [row.correlation_id for row in capture.rows()[capture.done - 1 :]] == [1, 0, 0]
     recorder.close()
 
 

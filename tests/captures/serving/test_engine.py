@@ -342,3 +342,32 @@ def test_a_list_of_everything_names_topics_as_the_live_client_does():
     assert live.produce("orders-99ff88ee77", [b"a"])["base_offset"] == 0
     with pytest.raises(NotRecorded):
         live.ask(METADATA, 4, {"topics": [{"name": "orders-2"}], "allow_auto_topic_creation": False})
+
+
+def deleted(*partitions: tuple[int, int]) -> dict[str, Any]:
+    parts = [{"partition_index": partition, "offset": offset} for partition, offset in partitions]
+    return {"topics": [{"name": "orders", "partitions": parts}], "timeout_ms": 1}
+
+
+def test_the_answer_of_another_partition_is_none():
+    answer = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "low_watermark": 40}]}]}
+    live = EngineClient(Exchanges().metadata("orders").add(21, 1, deleted((0, 40)), answer))
+    for known in (deleted((0, 40)), deleted((0, 39))):  # also with other options
+        assert live.ask(21, 1, known)["topics"][0]["partitions"][0]["low_watermark"] == 40
+    for unknown in (deleted((1, 40)), deleted((0, 40), (1, 40))):
+        with pytest.raises(NotRecorded):
+            live.start(21, 1, unknown)
+
+
+def test_requests_of_share_groups_are_misses():
+    topic_id = b"\7" * 16
+    asked = {"group_id": "g", "member_id": "m", "share_session_epoch": 0, "topics": [{"topic_id": topic_id, "partitions": [{"partition_index": 0}]}]}
+    answer = {"responses": [{"topic_id": topic_id, "partitions": [{"partition_index": 0, "records": batch([b"a"], 40)}]}]}
+    beat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
+    recording = Exchanges().metadata("orders").add(78, 1, asked, answer).add(76, 1, beat, {"member_id": "m", "member_epoch": 1})
+    live = EngineClient(recording)
+    for partition in (0, 1):
+        with pytest.raises(NotRecorded, match="share groups are not supported"):
+            live.start(78, 1, asked | {"topics": [{"topic_id": topic_id, "partitions": [{"partition_index": partition}]}]})
+    with pytest.raises(NotRecorded, match="share groups are not supported"):
+        live.start(76, 1, beat)

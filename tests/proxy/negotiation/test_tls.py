@@ -12,13 +12,22 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.proxy import ProxyError
-from barnabas.proxy.events import ConnectionClosed, ConnectionOpened, Listening, NotKafka, NotVerified, TlsFailed
+from barnabas.proxy.events import (
+    BrokerNameUnknown,
+    ConnectionClosed,
+    ConnectionOpened,
+    Listening,
+    NotKafka,
+    NotVerified,
+    TlsFailed,
+)
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.tls import TlsFault, TlsSocket
 from barnabas.proxy.settings.limits import Limits
@@ -420,7 +429,8 @@ def test_clients_are_given_the_name_they_came_by(testbed: Testbed, pki: Pki) -> 
 
 
 def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
-    """Names choose brokers; the bootstrap name, unknown names and no name lead to the bootstrap broker."""
+    """Names choose brokers; the bootstrap name, unknown names and no name lead to the bootstrap broker. Brokers that do not exist are
+    refused."""
     second, third = (testbed.broker(scripted.answering(name)) for name in (b"second", b"third"))
     brokers: list[tuple[int, str, int]] = [(2, *second.address)]
     first = testbed.broker(scripted.naming(lambda: brokers))
@@ -445,6 +455,12 @@ def test_one_listener_for_all_brokers(testbed: Testbed, pki: Pki) -> None:
     assert who("broker-2.kafka.example") == b"second"
     assert who("BROKER-2.kafka.example") == b"second"
     assert who("broker-1.kafka.example") == who("127.0.0.1") == who("elsewhere.example") == bytes(6)
+    with suppress(OSError):
+        assert not connect("broker-99.kafka.example").recv(1)
+    refused = next_event(proxy, BrokerNameUnknown)
+    assert refused.text.endswith(
+        "is refused: it asks for broker-99.kafka.example, but the cluster's brokers are broker-1.kafka.example, broker-2.kafka.example"
+    )
     brokers[1] = (2, *third.address)
     assert wire.ask(client, wire.request(3, 8, 2))
     assert who("broker-2.kafka.example") == b"third"

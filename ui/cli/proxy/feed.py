@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ....proxy.metrics.feed.client import Batch, FeedEvent, Missed, Totals, Waiting
 
 DEFAULT = "127.0.0.1:19095"
+TOKEN_SECONDS = 0.2
+"""Between two looks for a token."""
 
 
 def feed(
@@ -38,7 +40,7 @@ def feed(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Print only the totals, every second.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the proxy answers.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the proxy has started: for its token, and for its answer.")] = False,
     filter_: FilterText = None,
     seconds: Seconds = None,
     local: Local = False,
@@ -52,9 +54,9 @@ def feed(
     wanted = None if filter_ is None else compiled(filter_).at(time.time_ns)
     if wanted is not None and not wanted.index_only:
         raise Failure("--filter needs messages, but a feed contains only summaries; see: barnabas filter check")
-    where, token = joined_token(address, token_file)
     lines = json_lines if as_json else plain_lines
     try:
+        where, token = joined_token(address, token_file, wait, seconds)
         events = _for(subscribe(where, token, patient=wait), seconds)
         for line in lines(events, totals, wanted):
             print(line, flush=True)
@@ -62,18 +64,23 @@ def feed(
         sys.exit(0)
 
 
-def joined_token(address: str, token_file: Path | None = None) -> tuple[Address, str]:
-    """Where a feed is, and the token that it wants."""
+def joined_token(address: str, token_file: Path | None = None, wait: bool = False, seconds: float | None = None) -> tuple[Address, str]:
+    """Where a feed is, and the token that it wants. `wait`: until there is one, but no longer than `seconds`."""
     from ....proxy.metrics.settings import stored_token
 
     where = parse(address, "HOST:PORT", port=parse(DEFAULT, "")[1])
-    token = read_token(token_file) or stored_token(where[1])
-    if token is None:
-        raise Failure(
-            f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
-            "the proxy prints the token's file when it starts"
-        )
-    return where, token
+    until = None if seconds is None else time.monotonic() + seconds
+    while True:
+        awaited = wait and token_file is not None and not (token_file.exists() and token_file.stat().st_size)
+        token = None if awaited else read_token(token_file) or stored_token(where[1])
+        if token is not None:
+            return where, token
+        if not wait or (until is not None and time.monotonic() > until):
+            raise Failure(
+                f"no token for the feed at {address}: give --token-file FILE or set {TOKEN_VARIABLE}; "
+                "the proxy prints the token's file when it starts"
+            )
+        time.sleep(TOKEN_SECONDS)
 
 
 def _for(events: Iterator[FeedEvent], seconds: float | None) -> Iterator[FeedEvent]:

@@ -191,6 +191,7 @@ class DetailScreen(AppScreen[int]):
         self.capture, self.view, self.position = capture, view, position
         self.values_shown = False
         self.row: Row | None = None
+        self._done = 0
         self.exchange = Exchange()
         self.title_bar, self.reason = Bar(id="headline"), Bar(id="reason")
         self.request = FieldTree("Request", id="request")
@@ -224,7 +225,7 @@ class DetailScreen(AppScreen[int]):
     def open(self, position: int) -> None:
         """Read the exchange at `position` and show it."""
         self.position = position
-        self.row = self.view.row(position)
+        self.row, self._done = self.view.row(position), self.capture.done
         self.exchange = self.capture.exchange(self.row)
         self._show(keep_place=False)
         request_only = not self.response.tree_shown.frame or self.request.tree_shown.fault
@@ -256,9 +257,10 @@ class DetailScreen(AppScreen[int]):
         self._describe(self.chosen)
 
     def _headline(self, row: Row) -> None:
-        number = self.view.number(self.position) + 1
+        number = row.number + 1
         outcome, role = result(row)
-        latency = "" if row.latency_ns is None else f"  {duration(row.latency_ns)}"
+        took = row.latency_ns if row.waiting_ns is None else row.waiting_ns
+        latency = "" if took is None else f"  {duration(took)}"
         left: list[Cell] = [
             (f" #{number} ", "label"),
             (f" {api(row)} v{row.api_version} ", "title"),
@@ -494,7 +496,13 @@ class DetailScreen(AppScreen[int]):
         self.notify(f"{visible(wanted)!r} is not in this pane.", timeout=2)
 
     def capture_grew(self) -> None:
-        row = self.view.row(self.position)
-        if row != self.row:
-            self.row, self.exchange = row, self.capture.exchange(row)
+        rows, before = self.capture.rows(), self.row
+        if before is not None and before.waiting_ns is not None:
+            row = rows.again(before, self._done)  # it has another number now, and may have been answered
+        else:
+            row = self.view.row(self.position)
+        if row is not None and row != before:
+            self.row, self.exchange, self._done = row, self.capture.exchange(row), rows.done
+            at = self.view.position(row.number)
+            self.position = min(self.position, max(len(self.view) - 1, 0)) if at is None else at
             self._show(keep_place=True)

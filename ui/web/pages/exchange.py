@@ -82,7 +82,7 @@ class _ExchangePage:
 
     def __init__(self, site: Site, row: Row, query: Query, values: bool, chosen: str) -> None:
         self.site, self.row, self.query, self.values = site, row, query, values
-        self.exchange = site.session.capture.exchange(row)
+        self.exchange, self.done = site.session.capture.exchange(row), site.session.capture.done
         self.trees: dict[str, Tree] = {}
         self._make_trees()
         self.side, self.at = "response" if self.trees["response"].frame else "request", -1
@@ -259,9 +259,13 @@ class _ExchangePage:
             self.panes[side].set_content(tree_html(tree))
 
     def _grow(self) -> None:
-        """Show the response when it has come."""
-        row = self.site.session.capture.rows()[self.row.number]
-        if row != self.row:
+        """Show the response when it has come: the exchange may have another number by then."""
+        rows = self.site.session.capture.rows()
+        if self.row.waiting_ns is not None:
+            row = rows.again(self.row, self.done)
+            if row is not None and row.waiting_ns is None:
+                self.site.go(self._address(row.number + 1))
+        elif rows[self.row.number] != self.row:
             ui.navigate.reload()
 
     # --- records -------------------------------------------------------------------------------------------

@@ -154,11 +154,14 @@ class SaslAuthenticationFailed(_SaslDetector):
         reason = masked(exchange.api, answer["error_message"], exchange.request)
         mechanism = state.mechanism or "SASL"
         why, remedy = _cause(mechanism, reason, state)
+        why += (
+            " A refused client is disconnected after connection.failed.authentication.delay.ms; most clients "
+            "retry until they are stopped, and each attempt costs the broker a handshake."
+        )
         found = self.report(
             (conn.identity, conn.broker, mechanism, state.user),
             exchange,
-            f"{why} A refused client is disconnected after connection.failed.authentication.delay.ms; most clients "
-            "retry until they are stopped, and each attempt costs the broker a handshake.",
+            why,
             remedy,
             error=facts.error_name(_FAILED),
             mechanism=mechanism,
@@ -166,11 +169,14 @@ class SaslAuthenticationFailed(_SaslDetector):
             said=reason,
             reauthentication=again,
         )
+        if reason and not found.about["said"]:
+            found.about["said"], found.why, found.remedy = reason, why, remedy
+        said = reason or found.about["said"] or "no reason given"
         user = f" as {state.user!r}" if state.user else ""
         before = f"; {several(state.logins, 'login')} on this connection worked before" if state.logins else ""
         found.seen = (
             f"{conn.where} refuses {conn.who}{user} with {mechanism}"
-            f"{' on re-authentication' if again else ''}: {reason or 'no reason given'}{_tries(found)}{before}"
+            f"{' on re-authentication' if again else ''}: {said}{_tries(found)}{before}"
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Message
+from barnabas.decoder.records import Record, batches, encode_batch
 from barnabas.proxy.events import PluginSaid
 from harness.wire import read_frame, with_size
 
@@ -20,7 +21,7 @@ from .stage import Stage
 def stage(make_stage: Callable[..., Stage], repository: Path) -> Stage:
     stage = make_stage()
     blocks = re.findall(r"```python\n(.*?)```", (repository / "docs/plugins.md").read_text(), re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     stage.load(*blocks)
     return stage
 
@@ -51,6 +52,18 @@ def test_orders_are_closed(stage: Stage) -> None:
             assert answer["responses[0].partition_responses[0].error_code"] == code
         else:
             assert got[0]["topic_data[0].name"] == topic
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_records_are_masked(stage: Stage, codec: int) -> None:
+    sent = [Record(0, 1, b"k", b"v"), Record(1, 1, b"card", b"4111", (("a", b"b"),))]
+    area = encode_batch(sent, codec=codec) + encode_batch([Record(0, 1, b"card", None)], codec=codec)
+    fields = {"acks": -1, "topic_data": [{"name": "payments", "partition_data": [{"index": 3, "records": area}]}]}
+    (request,), _ = ask(stage, "Produce", 7, fields)
+    found = [record for batch in batches(request["topic_data[0].partition_data[0].records"]) for record in batch.records()]
+    assert [(r.key, r.value, r.headers) for r in found] == [
+        (b"k", b"v", ()), (b"card", b"****", (("masked", b"yes"),)), (b"card", b"****", (("masked", b"yes"),)),
+    ]  # fmt: skip
 
 
 def test_a_group_is_asked_for(stage: Stage) -> None:

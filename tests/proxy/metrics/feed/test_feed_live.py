@@ -36,7 +36,8 @@ from barnabas.proxy.metrics.feed.client import (
 from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, DatagramKind, parse, parse_totals
 from barnabas.proxy.metrics.feed.reader import FeedDictionary
 from barnabas.proxy.metrics.settings import MeterConfig
-from barnabas.ui.cli.proxy.feed import _for, json_lines, plain_lines
+from barnabas.ui.cli.common.failure import Failure
+from barnabas.ui.cli.proxy.feed import _for, joined_token, json_lines, plain_lines
 from harness import wire
 from harness.run.lines import line
 from harness.testbed import Script, Testbed, next_event
@@ -385,6 +386,22 @@ def test_the_command_prints_the_feed(testbed: Testbed, tmp_path: Path, option: s
         assert all("REBALANCE_IN_PROGRESS" in each and "stock-1" in each for each in lines)
     else:
         assert "5 exchanges in total" in lines[-1]
+
+
+def test_the_command_waits_for_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    with pytest.raises(Failure, match="cannot be read"):
+        joined_token("127.0.0.1:1", token)
+    with pytest.raises(Failure, match="no token for the feed"):
+        joined_token("127.0.0.1:1", token, True, 0)
+    with pytest.raises(Failure, match="is not HOST:PORT"):
+        joined_token("nonsense:x", token, True)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(joined_token, "127.0.0.1:1", token, True)
+        token.touch()  # as it is made before it is written
+        assert not waiting.done()
+        token.write_text("secret\n")
+        assert waiting.result(PATIENCE) == (("127.0.0.1", 1), "secret")
 
 
 def test_the_command_ends_after_its_time() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from barnabas import decoder
-from barnabas.captures import Capture, open_capture
+from barnabas.captures import Capture, Recorder, open_capture
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.metrics.feed.client import Waiting, subscribe
 from barnabas.proxy.metrics.settings import MeterConfig
@@ -21,6 +21,7 @@ from barnabas.ui.feed_capture import FeedListener
 from barnabas.ui.live import open_when_started
 from barnabas.ui.testing.fixture import Barnabas
 from barnabas.ui.tui.app import BarnabasApp
+from barnabas.ui.tui.exchange.detail import DetailScreen
 from barnabas.ui.tui.views.exchanges import ExchangesScreen
 from harness import commands, wire
 from harness.browsing.pages import Requests, serving
@@ -39,12 +40,16 @@ def metadata(correlation_id: int) -> bytes:
     )
 
 
+def response(correlation_id: int) -> bytes:
+    return wire.with_size(decoder.encode_response(3, 9, {}, correlation_id=correlation_id))
+
+
 def answers_even_ones(sock: object) -> None:
     """A broker that answers requests with an even correlation id alone."""
     while frame := wire.read_frame(sock):  # type: ignore[arg-type]
         number = int.from_bytes(frame[8:12], "big")
         if number % 2 == 0:
-            sock.sendall(wire.with_size(decoder.encode_response(3, 9, {}, correlation_id=number)))  # type: ignore[attr-defined]
+            sock.sendall(response(number))  # type: ignore[attr-defined]
 
 
 class Hanging:
@@ -204,6 +209,40 @@ def test_the_screen(hanging: Hanging) -> None:
     with open_capture(hanging.recording) as capture:
         for line in on_screen(capture):
             assert "shop" in line and line.endswith(". waiting")
+
+
+def test_one_that_is_open_stays_the_same(tmp_path: Path) -> None:
+    """Its number changes when others are done, and when it is."""
+    recorder = Recorder(tmp_path / "live", flush_seconds=0)
+    for conn in (1, 2):
+        recorder.opened(conn, 1, client=("10.0.0.1", 50000 + conn), broker=("kafka", 9092))
+    recorder.data(1, 0, 10, metadata(1))
+
+    async def steps(pilot: Pilot[None]) -> None:
+        detail = pilot.app.screen
+        assert isinstance(detail, DetailScreen)
+        assert detail.row is not None and detail.row.correlation_id == 1
+        for number in (2, 4):
+            recorder.data(2, 0, 10 + number, metadata(number))
+            recorder.data(2, 1, 11 + number, response(number))
+        await until_async(lambda: detail.row is not None and detail.row.number == 2)
+        assert detail.row.correlation_id == 1 and detail.row.waiting_ns is not None and detail.position == 2
+        recorder.data(1, 1, 20, response(1))
+        await until_async(lambda: detail.row is not None and detail.row.latency_ns == 10)
+        assert detail.row.correlation_id == 1 and detail.exchange.response is not None
+
+    async def run() -> None:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause()
+            await until_async(lambda: len(app.screen.view) == 1)  # type: ignore[attr-defined]
+            await pilot.press("enter")
+            await steps(pilot)
+        app.stop_once()
+
+    with open_capture(tmp_path / "live") as capture:
+        app = BarnabasApp(capture, title="live", live=True)
+        asyncio.run(run())
+    recorder.close()
 
 
 def test_the_pages(hanging: Hanging, tmp_path: Path) -> None:

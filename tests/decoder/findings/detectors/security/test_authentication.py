@@ -116,6 +116,19 @@ def test_a_token_out_of_its_time() -> None:
     assert "eyJ" not in json.dumps(found.to_dict()) and "***" in found.seen
 
 
+@pytest.mark.parametrize("reasons", [("Token expired at 12:00", None), (None, "Token expired at 12:00"), (None, "Token expired at 12:00", None)])
+def test_a_reason_that_was_given_once_stays(reasons: tuple[str | None, ...]) -> None:
+    conversation = SaslConversation()
+    for reason in reasons:
+        conversation.exchange("SaslHandshake", 1, {"mechanism": "OAUTHBEARER"}, {"mechanisms": ["OAUTHBEARER"]})
+        refused = {"error_code": 58, "error_message": reason}
+        conversation.exchange("SaslAuthenticate", 1, {"auth_bytes": b"n,,\x01auth=Bearer e.e.e\x01\x01"}, refused)
+    found = next(f for f in conversation.end() if f.id == "sasl-authentication-failed")
+    assert "Token expired at 12:00" in found.seen and "no reason given" not in found.seen
+    assert found.about["said"] == "Token expired at 12:00" and found.count == len(reasons)
+    assert "clocks" in found.why and "sasl.oauthbearer.clock.skew.seconds" in found.remedy
+
+
 def test_a_request_in_time_or_answered_late_is_no_expired_session() -> None:
     for wait, answered in ((0.5, False), (9.0, True)):
         conversation = SaslConversation()
