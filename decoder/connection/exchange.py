@@ -136,6 +136,11 @@ class Exchange:
         kept = {name: getattr(self, name) for name in self.__slots__ if name not in _DECODED}
         return None, kept | dict.fromkeys(_DECODED)
 
+    def forget_decoded(self) -> None:
+        """Free the decoded messages. They are decoded again when somebody asks for them."""
+        for name in _DECODED:
+            setattr(self, name, None)
+
     def undecoded_copy(self) -> Exchange:
         """The same exchange with nothing decoded, so that decoded messages are freed with this copy. `marks` are shared."""
         return replace(self)

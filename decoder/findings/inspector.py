@@ -29,6 +29,8 @@ _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticat
 _IDLE_NS = 5 * SECOND
 _MOST_KINDS = 256
 """Most kinds of exchanges remembered per connection; a client may make up client ids."""
+_LARGE = 1 << 18
+"""Bytes of an exchange whose decoded messages, 20 times as large, are not kept for as long as detectors keep the exchange."""
 _MOST_ROUTES = 1024
 """Most pairs of API and version; a client may make up 2^32."""
 
@@ -157,6 +159,8 @@ class Inspector:
                 detector.done(conn, exchange)
             except Exception as error:  # see `_notify`
                 self._fault(detector, error, exchange)
+        if (exchange.response_size or 0) + (exchange.request_size or 0) > _LARGE:
+            exchange.forget_decoded()  # detectors and findings keep exchanges
 
     def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
         """The listeners that get a finished exchange."""

@@ -30,6 +30,7 @@ from harness.recordings import metadata_answer, metadata_request
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event
 from harness.wire import with_size
+from traffic.conversations import Conversations
 
 SECOND = 1_000_000_000
 MALFORMED = "malformed-api-versions-fallback"
@@ -313,3 +314,15 @@ def test_connections_close_before_the_last_findings(testbed: Testbed) -> None:
     events = rest(proxy)
     assert [e for e in events if isinstance(e, ConnectionClosed)]
     assert [e.count for e in events if isinstance(e, FindingSeen) and e.finding == MALFORMED] == [1]
+
+
+def test_large_messages_are_not_kept_decoded() -> None:
+    """Detectors keep exchanges; decoded, one of 20,000 topics takes 20 MB."""
+    talk = Conversations()
+    connection = talk.open()
+    partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
+    topics = [{"name": f"topic-{number}", "partitions": [partition]} for number in range(10_000)]
+    for _ in range(2):
+        talk.ask(connection, "Metadata", 9, {"topics": None}, {"brokers": [], "topics": topics})
+    assert [exchange._answered for exchange in talk.exchanges] == [None, None]
+    assert len(talk.exchanges[0].response_message["topics"]) == 10_000  # type: ignore[index]
