@@ -12,7 +12,7 @@ from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.produce import PRODUCE, ProduceDetector, said
 from ...models.sent_batches import NO_ANSWER, WAITING, PartitionBatch, SentBatches
-from .sequence_causes import PERHAPS_SHARED, SequenceCause, cause_of, late, shared
+from .sequence_causes import PERHAPS_SHARED, CauseKind, SequenceCause, cause_of, late, shared
 
 _PARTITIONS = 10_000
 
@@ -151,7 +151,8 @@ class OutOfOrder(ProduceDetector):
                 severity = Severity.HIGH if now_ns - when >= self.RESENT_NS else Severity.MEDIUM
                 at = identity, producer_id
                 if at in self._causes and self._causes[at].sure:
-                    severity = Severity.HIGH
+                    # A batch that is already written is no loss.
+                    severity = Severity.MEDIUM if self._causes[at].kind is CauseKind.REPEATED else Severity.HIGH
                 worst[at] = max(worst.get(at, severity), severity, key=lambda s: s.rank)
         for key, finding in self._found.items():
             about = finding.about

@@ -234,8 +234,9 @@ def sent_again(bootstrap: str, topic: str) -> None:
     with RawClient(bootstrap, "echo-1") as client:
         client.metadata(topic)
         producer = client.producer_id()
+        made = [batch(base_sequence=sequence, **producer) for sequence in range(7)]
         for sequence in (0, 1, 1, 2, 3, 4, 5, 6, 0):
-            client.produce(topic, batch(base_sequence=sequence, **producer))
+            client.produce(topic, made[sequence])
 
 
 def seven_in_flight(bootstrap: str, topic: str) -> None:
