@@ -25,7 +25,7 @@ def why(before: Message, after: Message, renames_back: bool = False) -> str:
         return "acks was 0: the client expects no response, and gets one"
     if renames_back:
         return ""
-    gone = sorted(set(_names(before)) - set(_names(after)))
+    gone = sorted(set(names(before)) - set(names(after)))
     if not gone:
         return ""
     what, name = gone[0]
@@ -33,14 +33,16 @@ def why(before: Message, after: Message, renames_back: bool = False) -> str:
     return f"{what} {name!r}{more} is no longer requested, so no response names it: the client gets no answer about it"
 
 
-def _names(request: Message) -> Iterator[tuple[str, str]]:
+def names(request: Message) -> Iterator[tuple[str, str]]:
     """The names in a request that its response repeats: (kind, name)."""
-    repeated = _repeated(request.api_key, request.api_version)
+    repeated = repeated_in(request.api_key, request.api_version)
     yield from _in(request.plan.root, request.values, repeated)
 
 
 @cache
-def _repeated(api_key: int, api_version: int) -> frozenset[str]:
+def repeated_in(api_key: int, api_version: int) -> frozenset[str]:
+    """The kinds of names (`NAMES`) in the responses of a version."""
+
     def inside(struct: StructPlan) -> Iterator[str]:
         for field in struct.fields:
             if field.entity in NAMES:

@@ -79,7 +79,7 @@ class Error(Action):
         if not responses.has_error_code(request.api_key, request.api_version):
             faults.notes.append(f"{name} not returned: {exchange.api} v{exchange.api_version} has no error code")
             return
-        if self.forward:
+        if self.forward or exchange.response is not None:
             # before all else, as it may replace the whole response
             faults.change(f"{name}, executed by the broker", partial(self.apply, context), first=True)
         else:

@@ -6,13 +6,17 @@ Decided from the filters alone, on the safe side: whatever is reported is true, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Protocol, TypeVar
 
+from ...decoder.codec.message import Message
+from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.filter.analysis import apis, leaves
 from ...decoder.filter.language.tree import And, FieldValue, Node, Op, SameTopicPartition, Test
 from ...decoder.filter.predicates import predicate
 from ...decoder.schema import facts
+from ..unanswerable import NAMES, names, repeated_in
 from .when import ALWAYS, When
 
 
@@ -68,6 +72,48 @@ def unanswered(wanted: Filter) -> bool:
     ]
     left = [acks for acks in (0, 1, -1) if all(passes(acks) is not negated for passes, negated in tests)]
     return bool(tests) and left == [0]
+
+
+KINDS = {"topic": "topicName", "partition": "topicName", "group": "groupId", "txn": "transactionalId"}
+"""The kinds of names that fields of filters are about."""
+EMPTY_IS_ALL = frozenset(map(facts.api_key, ("Metadata", "DescribeTopicPartitions")))
+"""Requests that ask for everything with an empty list, too."""
+
+
+def names_asked_for(wanted: Filter) -> frozenset[str]:
+    """The kinds of names (`NAMES`) of which a message must have one for a filter to be true."""
+    terms = [each.term if isinstance(each, SameTopicPartition) else each for each in _terms(wanted.tree)]
+    tests = [test for term in terms for test in _terms(term) if isinstance(test, Test) and not test.negated]
+    return frozenset(KINDS[test.field.name] for test in tests if test.field.name in KINDS)
+
+
+@cache
+def may_ask_for_all(api_key: int, kinds: frozenset[str]) -> bool:
+    """Whether some request of an API names nothing of one of these kinds, and its response does."""
+    return any(
+        (kinds & repeated_in(api_key, version))
+        - (frozenset() if api_key in EMPTY_IS_ALL else _always_named(plan("request", api_key, version).root))
+        for version in facts.api(api_key).versions.every()
+    )
+
+
+def _always_named(struct: StructPlan) -> frozenset[str]:
+    """The kinds of names that are in every request; what is in a list that may be null is not."""
+    found: set[str] = set()
+    for field in struct.fields:
+        if field.nullable:
+            continue
+        if field.struct is not None:
+            found |= _always_named(field.struct)
+        elif field.entity in NAMES:
+            found.add(field.entity)
+    return frozenset(found)
+
+
+def asks_for_all(request: Message, kinds: frozenset[str]) -> bool:
+    """Whether a request names nothing of one of these kinds, and its response may."""
+    named = {kind for kind, _ in names(request)}
+    return any(NAMES[kind] not in named for kind in kinds & repeated_in(request.api_key, request.api_version))
 
 
 def _span(numbers: Sequence[int]) -> str:

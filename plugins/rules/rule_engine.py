@@ -15,8 +15,10 @@ from ...decoder.filter.language.patterns import within
 from ...decoder.schema import facts
 from .. import fetch_sessions
 from ..actions import ActionContext, ClusterView
+from ..actions.answering import Error
 from ..actions.fault_plan import FaultPlan
 from ..responses import METADATA, cluster_of
+from . import reach
 from .rules import Rule
 from .when import LocalCounter, RuleCounter, Trigger
 
@@ -30,7 +32,7 @@ KNOWN = frozenset(facts.api_keys())
 class ActiveRule:
     """A rule with its trigger, and what its filter needs."""
 
-    __slots__ = ("apis", "by_header_prefix", "random", "rule", "selects", "stable", "trigger", "whole_fetches")
+    __slots__ = ("apis", "by_header_prefix", "kinds", "open", "random", "rule", "selects", "stable", "trigger", "whole_fetches")
 
     def __init__(self, rule: Rule, count: RuleCounter) -> None:
         self.rule = rule
@@ -43,6 +45,12 @@ class ActiveRule:
         self.selects = rule.filter.part_test()
         self.stable = rule.filter.known is Known.BEGINNING
         self.by_header_prefix = rule.filter.known <= Known.HEADER_PREFIX
+        self.kinds = reach.names_asked_for(rule.filter)
+        on_responses = not rule.late and all(not action.early or isinstance(action, Error) for action in rule.do)
+        self.open = frozenset(
+            key for key in self.apis & KNOWN if on_responses and self.kinds and reach.may_ask_for_all(key, self.kinds)
+        )
+        """APIs whose requests may ask for everything: then the names in the response decide."""
         self.whole_fetches = not rule.late and fetch_sessions.names_topics(rule.filter)
 
 
@@ -61,7 +69,7 @@ class RuleEngine:
 
     def _sort(self) -> None:
         self._interest = frozenset().union(*(each.apis for each in self._active))
-        self._late = frozenset().union(*(each.apis for each in self._active if each.rule.late))
+        self._late = frozenset().union(*(each.apis if each.rule.late else each.open for each in self._active))
         if any(
             Need.CONNECTION in each.rule.filter.needs or any(action.KEYS[0] == "throttle" for action in each.rule.do)
             for each in self._active
@@ -82,6 +90,8 @@ class RuleEngine:
         """A test for responses of an API that no rule applies to; None if each must be judged."""
         found = FastReject()
         for each in self._active:
+            if api_key in each.open:
+                return None
             if each.rule.late and api_key in each.apis:
                 if (fast_reject := each.rule.filter.fast_reject) is None:
                     return None
@@ -90,7 +100,7 @@ class RuleEngine:
 
     def stable(self, api_key: int) -> bool:
         """If no rule applies to a request, whether this also holds for requests on its connection that begin the same way."""
-        return all(each.stable for each in self._active if api_key in each.apis and not each.rule.late)
+        return all(each.stable and api_key not in each.open for each in self._active if api_key in each.apis and not each.rule.late)
 
     def by_header_prefix(self, api_key: int) -> bool:
         """Whether all rules for an API can be decided by the header prefix of its messages."""
@@ -188,12 +198,21 @@ class RuleEngine:
     def _matching(self, exchange: Exchange, late: bool) -> Iterator[ActiveRule]:
         silent = exchange.api_key == PRODUCE and not late and _acks(exchange) == 0
         for each in self._active:
-            if each.rule.late is not late or exchange.api_key not in each.apis or each.trigger.spent:
+            if exchange.api_key not in each.apis or each.trigger.spent:
+                continue
+            if each.rule.late is not late and not (late and _names_all(each, exchange)):
                 continue
             if silent and any(not action.early or action.KEYS[0] in ("error", "respond") for action in each.rule.do):
                 continue
             if each.rule.filter(exchange):
                 yield each
+
+
+def _names_all(rule: ActiveRule, exchange: Exchange) -> bool:
+    """Whether a request asks for everything, so that its response decides about a rule that needs only the request."""
+    if exchange.api_key not in rule.open or (message := exchange.request_message) is None:
+        return False
+    return reach.asks_for_all(message, rule.kinds)
 
 
 def _acks(exchange: Exchange) -> int | None:

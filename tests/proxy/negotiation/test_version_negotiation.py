@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +22,9 @@ from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, V
 from barnabas.proxy.relay.io.timers import Timers
 from harness import wire
 from harness.testbed import Testbed, next_event
+from traffic.recordings import findings
 
-API_VERSIONS, FETCH, HEARTBEAT, METADATA, JOIN, SYNC = 18, 1, 12, 3, 11, 14
+API_VERSIONS, PRODUCE, FETCH, HEARTBEAT, METADATA, JOIN, SYNC = 18, 0, 1, 12, 3, 11, 14
 NEWEST = releases.release(releases.releases()[-1])
 OLDER = releases.release("1.0")
 
@@ -96,6 +99,21 @@ def test_versions_that_the_broker_lacks_are_reported_at_the_start(testbed: Testb
     assert ask(testbed.client(proxy.address), asking())[1] == (0, 3)
     proxy.stop()
     assert not [event for event in proxy.events() if isinstance(event, NotHonoured)]
+
+
+def test_findings_name_the_cap_and_not_the_broker(testbed: Testbed, tmp_path: Path) -> None:
+    """A client that sends a version that it is not offered, again and again."""
+    versions = VersionsConfig(Profile.of("", {"Metadata": 9}))
+    proxy = testbed.proxy(testbed.broker(Kafka()).address, versions=versions, record=tmp_path)
+    for _ in range(5):
+        client = testbed.client(proxy.address)
+        assert ask(client, asking(3))[PRODUCE] == (0, 12)
+        produce = {"acks": 1, "timeout_ms": 1, "topic_data": [{"topic_id": uuid.UUID(int=1), "partition_data": []}]}
+        frame = decoder.encode_request(PRODUCE, 13, produce, correlation_id=2, client_id="t")
+        assert wire.ask_or_end(client, wire.with_size(frame)) == b""
+    proxy.stop()
+    found = findings(tmp_path)
+    assert found and all(each.rules == ["versions offered: Metadata up to v9"] and each.injected for each in found)
 
 
 def test_a_rule_gives_some_clients_other_versions(testbed: Testbed) -> None:

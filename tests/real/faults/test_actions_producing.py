@@ -71,7 +71,7 @@ class Refused:
     "case",
     [
         # org.apache.kafka.common.errors: InvalidMetadataException means a refresh, RetriableException another try.
-        Refused("NOT_LEADER_OR_FOLLOWER", asks="Metadata"),
+        Refused("NOT_LEADER_OR_FOLLOWER"),  # names the leader (KIP-951): Metadata may be asked or not
         Refused("UNKNOWN_TOPIC_OR_PARTITION", asks="Metadata"),
         Refused("LEADER_NOT_AVAILABLE", asks="Metadata"),
         Refused("NOT_ENOUGH_REPLICAS"),
