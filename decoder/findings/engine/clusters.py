@@ -9,6 +9,7 @@ from ...codec.message_view import MessageView, lists_at, view_of
 from ...connection.exchange import Exchange, State
 from ...errors import DecodeError
 from ...schema import facts
+from .counters import BoundedDict
 from .layout import layout
 
 _METADATA, _DESCRIBE_CLUSTER = facts.api_key("Metadata"), facts.api_key("DescribeCluster")
@@ -18,6 +19,10 @@ _BROKERS = {
 }
 _CONTROLLERS = 2
 """The `endpoint_type` of a DescribeCluster response that lists controllers (KIP-919)."""
+
+
+_MOST_NODES, _MOST_TOPICS, _MOST_PARTITIONS = 1 << 12, 1 << 16, 1 << 18
+"""Of a cluster that are remembered: more than real ones have; a hostile broker can name any number."""
 
 
 class Leader(NamedTuple):
@@ -33,10 +38,10 @@ class Cluster:
 
     def __init__(self, cluster_id: str) -> None:
         self.id = cluster_id
-        self.nodes: dict[int, str] = {}
-        self.leaders: dict[tuple[str, int], Leader] = {}
-        self.topic_ids: dict[str, bytes] = {}
-        self._node_ids: dict[str, int] = {}
+        self.nodes: dict[int, str] = BoundedDict(_MOST_NODES)
+        self.leaders: dict[tuple[str, int], Leader] = BoundedDict(_MOST_PARTITIONS)
+        self.topic_ids: dict[str, bytes] = BoundedDict(_MOST_TOPICS)
+        self._node_ids: dict[str, int] = BoundedDict(_MOST_NODES)
 
     def node_at(self, address: str) -> int | None:
         """The node id of a broker's address (as advertised, or behind the proxy); None if unknown."""
@@ -83,8 +88,8 @@ class Clusters:
     """All clusters that a capture shows, by the addresses of their brokers."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Cluster] = {}
-        self._by_address: dict[str, Cluster] = {}
+        self._by_id: dict[str, Cluster] = BoundedDict(_MOST_NODES)
+        self._by_address: dict[str, Cluster] = BoundedDict(_MOST_NODES)
 
     def of(self, address: str) -> Cluster:
         """The cluster of a broker's address; a new one until Metadata is seen."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import Callable
 
 import pytest
+from barnabas.decoder.findings.engine import clusters
 from barnabas.decoder.findings.engine.counters import BoundedDict
 from barnabas.decoder.findings.models.groups import Groups
+from traffic.conversations import Conversations
 from traffic.recordings import inspected
 
 WAYS: dict[str, Callable[[BoundedDict[int, list[int]], int], object]] = {
@@ -45,3 +48,20 @@ def test_the_state_of_the_traffic_travels_between_processes() -> None:
     copy = pickle.loads(pickle.dumps(traffic))
     assert copy.now_ns == traffic.now_ns > 0
     assert [g.id for g in Groups.of(copy).all()] == [g.id for g in Groups.of(traffic).all()] != []
+
+
+def test_a_broker_that_makes_up_names_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_MOST_NODES", "_MOST_TOPICS", "_MOST_PARTITIONS"):
+        monkeypatch.setattr(clusters, name, 50)
+    talk = Conversations()
+    connection = talk.open()
+    for round_ in range(20):
+        brokers = [{"node_id": round_ * 10 + n, "host": f"b{round_}-{n}", "port": 9092} for n in range(10)]
+        topics = [
+            {"name": f"t{round_}-{n}", "topic_id": uuid.UUID(int=round_ * 10 + n + 1), "partitions": [{"leader_id": round_ * 10}]}
+            for n in range(10)
+        ]
+        talk.ask(connection, "Metadata", 12, {"topics": None}, {"cluster_id": "c", "brokers": brokers, "topics": topics})
+    cluster = talk.inspector.traffic.cluster_of("b19-9:9092")
+    assert [len(kept) for kept in (cluster.nodes, cluster.leaders, cluster.topic_ids)] == [50, 50, 50]
+    assert ("t19-9", 0) in cluster.leaders and ("t0-0", 0) not in cluster.leaders

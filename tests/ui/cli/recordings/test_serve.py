@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,14 @@ def test_the_summary_names_what_was_not_used(recording):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_while_it_reads_the_recording(start, tmp_path: Path, number: int) -> None:
-    slow = tmp_path / "slow.pcapng"
-    os.mkfifo(slow)
-    command = start("serve", slow, "--listen", "127.0.0.1:0")
-    with slow.open("wb"):  # which waits until the command has opened it
-        command.process.send_signal(number)
-        output, errors = command.process.communicate(timeout=PATIENCE)
-    assert (command.process.returncode, output, errors) == (130, "", "")
+def test_it_ends_while_it_reads_the_recording(recording: Path, number: int) -> None:
+    program = f"""
+import signal, sys
+from barnabas.proxy.serve import Served
+from barnabas.ui.cli import main
+Served._exchanges = lambda self: signal.raise_signal({int(number)})
+sys.argv = ["barnabas", "serve", {str(recording)!r}, "--listen", "127.0.0.1:0"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
