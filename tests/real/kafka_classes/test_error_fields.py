@@ -87,6 +87,14 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("ShareGroupDescribe", {"group_ids": ["nobody"]}),
     ("StreamsGroupHeartbeat", {"group_id": "nobody", "member_id": "m", "member_epoch": 3}),
     ("StreamsGroupDescribe", {"group_ids": ["nobody"]}),
+    ("ConsumerGroupHeartbeat", {"group_id": "far", "member_id": "m", "member_epoch": 3, "topic_partitions": []}),
+    ("ShareGroupHeartbeat", {"group_id": "far", "member_id": "m", "member_epoch": 3}),
+    ("StreamsGroupHeartbeat", {"group_id": "far", "member_id": "m", "member_epoch": 3}),
+    ("JoinGroup", JOIN | {"member_id": "stranger", "group_id": "far"}),
+    ("DescribeGroups", {"groups": ["far"]}),
+    ("ConsumerGroupDescribe", {"group_ids": ["far"]}),
+    ("ShareGroupDescribe", {"group_ids": ["far"]}),
+    ("StreamsGroupDescribe", {"group_ids": ["far"]}),
     ("DeleteGroups", {"groups_names": ["nobody", "nobody else"]}),
     ("FindCoordinator", {"key": "g", "key_type": 9, "coordinator_keys": ["g", "h"]}),
     ("FindCoordinator", {"key": "g", "key_type": 2, "coordinator_keys": ["g"]}),
@@ -151,7 +159,8 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("AddRaftVoter", {"cluster_id": "x", "voter_id": 9}),
     ("RemoveRaftVoter", {"cluster_id": "x", "voter_id": 9}),
 ]  # fmt: skip
-"""Requests that a broker refuses, with the fields of all versions. T: a topic that it leads; ELSEWHERE: one that the other broker leads."""
+"""Requests that a broker refuses, with the fields of all versions. T: a topic that it leads; ELSEWHERE: one that the other broker
+leads; far: a group that the other one coordinates."""
 
 
 def fitted(struct: StructPlan, given: dict[str, Any]) -> dict[str, Any]:
@@ -206,6 +215,8 @@ def meet(address: tuple[str, int], make: Callable[[str], object], newest: int = 
             names |= {"T": topic, "ID": topic_id} if node == here else {"ELSEWHERE": topic, "OTHER-ID": topic_id}
         for word in ("nobody", "nobody else", "somebody", "joining", "x", "y"):
             names[word] = until(lambda word=word: coordinated(client, word, here, ranges[FIND_COORDINATOR][1]))
+        if "ELSEWHERE" in names:
+            names["far"] = until(lambda: coordinated(client, "far", 3 - here, ranges[FIND_COORDINATOR][1]))
         if HEARTBEAT in ranges:
             member = {"group_id": names["somebody"], "member_id": "a member", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
             joined = member | {"subscribed_topic_names": topics[:1]}
