@@ -105,7 +105,8 @@ def test_structs_that_are_gone_are_explained_by_their_fields():
 
 
 @pytest.mark.parametrize("name", drafts.names())
-def test_every_field_of_a_draft_is_described(name: str, capsys):
+def test_every_field_of_a_draft_is_described(name: str, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
     assert isinstance(explain.draft(name), DraftText) and find(name) == [explain.draft(name)]
     assert not [each.path for each in fields.fields(name).values() if not each.text]
     for version in drafts.versions(name).every():

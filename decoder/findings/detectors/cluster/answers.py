@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import NamedTuple
+
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -62,6 +65,15 @@ _WITH_BROKER = facts.api_key_set("InitProducerId", "SyncGroup")
 """APIs whose answers are compared with what the broker told other connections."""
 
 
+class _KnownNodes(NamedTuple):
+    """`Context.known_nodes` of a connection; not a function, as inspectors are pickled."""
+
+    conn: ClientConnection
+
+    def __call__(self) -> Collection[int]:
+        return self.conn.cluster.nodes
+
+
 class ImpossibleAnswer(Detector):
     id = "impossible-answer"
     severity = Severity.MEDIUM
@@ -86,7 +98,7 @@ class ImpossibleAnswer(Detector):
     def _context(self, conn: ClientConnection, exchange: Exchange) -> Context:
         context = self._contexts.get(conn.number)
         if context is None:
-            context = self._contexts[conn.number] = Context(conn.broker, lambda: conn.cluster.nodes, self._memory)
+            context = self._contexts[conn.number] = Context(conn.broker, _KnownNodes(conn), self._memory)
         if exchange.api_key in _WITH_BROKER:
             context.broker = f"{conn.broker} {conn.cluster.id}"  # another cluster may be started at the same address
         return context
