@@ -191,5 +191,5 @@ def refused(request: Message, error: str, why: str) -> Answered:
     code = error_codes.changes(key, version).get(code, code)
     try:
         return Answered(responses.error_response(request, code, request.header["correlation_id"]), why)
-    except EncodeError:  # its answer cannot repeat what it names (Metadata 10 and 11 by id)
+    except EncodeError:  # its answer cannot repeat what it names
         return Answered(b"", why)

@@ -123,9 +123,21 @@ def test_what_nobody_answers_and_what_is_refused_here(broker: OldBroker, client:
     assert message.magic == 1
 
 
-def test_a_request_without_a_possible_answer_ends_the_connection_behind_earlier_answers(client: socket.socket) -> None:
+def test_a_topic_id_that_an_old_broker_does_not_know_is_refused_behind_earlier_answers(client: socket.socket) -> None:
     write(client, decoder.encode_request(METADATA, 2, {"topics": []}, correlation_id=1, client_id="new"))
     by_id = {"topics": [{"topic_id": bytes(range(16)), "name": None}]}
     write(client, decoder.encode_request(METADATA, 11, by_id, correlation_id=2, client_id="new"))
+    assert decoder.decode_response(read(client), api_key=METADATA, api_version=2).header["correlation_id"] == 1
+    refused = decoder.decode_response(read(client), api_key=METADATA, api_version=11)
+    assert refused.header["correlation_id"] == 2 and refused["topics[0].topic_id"].bytes == bytes(range(16))
+    assert refused["topics[0].error_code"] == facts.error_code("UNSUPPORTED_VERSION")
+
+
+def test_a_request_without_a_possible_answer_ends_the_connection_behind_earlier_answers(client: socket.socket) -> None:
+    write(client, decoder.encode_request(METADATA, 2, {"topics": []}, correlation_id=1, client_id="new"))
+    batch = records.encode_batch([records.Record(0, 1, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+    topics = [{"name": "t", "partition_data": [{"index": 0, "records": batch}]}]
+    fields = {"transactional_id": "tx", "acks": 0, "timeout_ms": 1, "topic_data": topics}
+    write(client, decoder.encode_request(PRODUCE, 7, fields, correlation_id=2, client_id="new"))
     assert decoder.decode_response(read(client), api_key=METADATA, api_version=2).header["correlation_id"] == 1
     assert read(client) == b""
