@@ -541,9 +541,8 @@ class EndsByAge(Detector):
         answer = login.response_view if login is not None else None
         if answer is not None and answer.api_version >= 1 and answer["session_lifetime_ms"] > 0:
             return  # another finding: its session ended
-        idle = max(ended - max(conn.last_activity_ns, 0), conn.pause_ns if conn.waiting else 0)
-        if idle > age / 4:
-            return  # nothing had passed for long before the end, or before the request that found it ended
+        if max(ended - max(conn.last_activity_ns, 0), conn.pause_ns) > age / 4:
+            return  # nothing passed for long before the end, or before the last request, which may have found it ended
         key = conn.identity, conn.broker
         ages = self._ages.of(key, _Ages)
         if ages.ends and (abs(age - ages.ends[0][1]) > max(SECOND, age // 100) or self._down_ns.get(conn.broker, 0) > ages.ends[0][0]):
