@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -65,7 +65,8 @@ _WITH_BROKER = facts.api_key_set("InitProducerId", "SyncGroup")
 """APIs whose answers are compared with what the broker told other connections."""
 
 
-class _KnownNodes(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _KnownNodes:
     """`Context.known_nodes` of a connection; not a function, as inspectors are pickled."""
 
     conn: ClientConnection
