@@ -320,8 +320,8 @@ _REFUSALS = {
 _SESSION_TIMEOUT = "INVALID_SESSION_TIMEOUT"
 _LEAST_SESSION_MS = 6000
 """group.min.session.timeout.ms, unless set."""
-_MOST_SESSION_MS = ((1_800_000, ""), (300_000, "2.2"), (30_000, "0.10.0"))
-"""group.max.session.timeout.ms unless set, and the last release with that default (KIP-62, KIP-345)."""
+_MOST_SESSION_MS = ((1_800_000, ""), (300_000, "2.2"), (30_000, "0.9"))
+"""group.max.session.timeout.ms unless set, and the last release with that default: kafka.server.Defaults of 0.9.0, 0.10.0, 2.2, 2.3."""
 _REFUSED = {facts.error_code(name): name for name in (*_REFUSALS, _SESSION_TIMEOUT)}
 
 
