@@ -95,8 +95,8 @@ def test_on_a_proxy_that_runs(command: Command, environment: Environment, live: 
         done = of_a_flight_recorder(words, environment)
         assert not done.status, done.err
     elif words[0] == "audit":
-        done = environment.run(words)
-        assert not done.status and "librdkafka" in done.out, done.err
+        # The control API may not have seen the client's first request yet.
+        until(lambda: "librdkafka" in environment.run(words).out, lambda: environment.run(words).err)
     elif words == ["control"]:
         done = environment.run(words)
         assert not done.status and "clients" in done.out, done.err

@@ -77,7 +77,7 @@ def print_finding(console: Console, finding: Finding, opened: str | None = None)
     rows = [("seen", visible(finding.seen)), ("why", visible(finding.why)), ("do", visible(finding.remedy))]
     rows += [("" if i else "such as", line) for i, line in enumerate(evidence_lines(finding))]
     if finding.effects:
-        rows.append(("explains", ", ".join(finding.effects)))
+        rows.append(("causes", ", ".join(finding.effects)))
     if finding.done_by:
         rows.append(("rules", visible(finding.done_by)))
     if opened is not None and finding.exchanges:

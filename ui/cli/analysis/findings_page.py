@@ -52,7 +52,7 @@ def _card(finding: Finding, capture: str) -> Card:
         ("do", [finding.remedy]),
         ("when", when),
         ("such as", evidence_lines(finding)),
-        ("explains", [", ".join(finding.effects)]),
+        ("causes", [", ".join(finding.effects)]),
         ("rules", [finding.done_by]),
         ("open", list(map(_code, commands))),
         ("layout", list(map(_code, layout_commands(finding)))),

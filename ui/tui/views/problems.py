@@ -95,7 +95,7 @@ class ProblemsScreen(View):
         width = max(self.size.width - 12, 30)
         lines: list[list[Cell]] = []
         texts = [("seen", finding.seen), ("why", finding.why), ("do", finding.remedy)]
-        more = [("explains", ", ".join(finding.effects)), ("rules", finding.done_by)]
+        more = [("causes", ", ".join(finding.effects)), ("rules", finding.done_by)]
         for label, text in texts + [each for each in more if each[1]]:
             for i, part in enumerate(textwrap.wrap(visible(text), width) or [""]):
                 lines.append([(fit(label if not i else "", 8), "key"), (part, "" if label != "why" else "muted")])
