@@ -97,6 +97,8 @@ def test_on_a_proxy_that_runs(command: Command, environment: Environment, live: 
     elif words[0] == "audit":
         # The control API may not have seen the client's first request yet.
         until(lambda: "librdkafka" in environment.run(words).out, lambda: environment.run(words).err)
+        done = environment.run(words)
+        assert not done.status, done.err
     elif words == ["control"]:
         done = environment.run(words)
         assert not done.status and "clients" in done.out, done.err
