@@ -27,7 +27,7 @@ OBSERVER_SECONDS = 30.0
 READER_SECONDS = 20.0
 """How long each other reader may take for what is left, after the observer has finished: they run at low priority, too."""
 UNHEARD_SECONDS = 1.0
-"""The same for one whose rest nobody hears: an inspector without `findings` works for the control API, which is ending."""
+"""The same for an inspector that serves only the control API (no `findings`): its last results have no reader any more."""
 CONTROL_SECONDS = 5.0
 
 

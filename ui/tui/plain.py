@@ -38,7 +38,7 @@ def line(row: Row, dated: bool = False, coloured: bool = False) -> str:
 
 
 def _request(row: Row) -> tuple[int, int, int]:
-    """What tells requests in flight apart."""
+    """What identifies a request in flight."""
     return row.connection, row.correlation_id, row.time_ns
 
 

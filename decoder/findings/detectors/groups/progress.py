@@ -328,7 +328,7 @@ class OffsetsNotRead(Detector):
             f"OffsetFetch of {unread.who} for group {unread.group!r} was refused with {unread.error}; for {duration(last - unread.time_ns)} "
             "since then the client sent other requests, but neither asked again nor fetched",
             "an error to OffsetFetch does not mean that the group has committed nothing; a client must ask again (after NOT_COORDINATOR, the "
-            "broker that FindCoordinator names) until it gets an answer. This one waits for ever, and nobody reads its partitions. It is the "
+            "broker that FindCoordinator names) until it gets an answer. This one waits forever, and no member reads its partitions. It is the "
             "client's fault.",
             "restart the consumer: it asks again; upgrade the client library, or report it to its developers",
             error=unread.error,

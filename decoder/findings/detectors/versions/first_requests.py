@@ -271,7 +271,7 @@ class ClientTooNew(Detector):
                 if seen.worked:
                     finding.why = (
                         f"{least} ({seen.need.source}). What it asked for so far works, as the broker offers versions that it has; other calls "
-                        "may find no common version, and nobody tests these two releases together."
+                        "may find no common version, and neither project tests these two releases together."
                     )
                     finding.remedy = f"nothing now; upgrade the brokers to {seen.need.release} or newer before you rely on it"
                 else:
