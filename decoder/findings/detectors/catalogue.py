@@ -87,6 +87,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     authentication.RequestBeforeAuthentication,
     authentication.SaslSessionExpired,
     authentication.RawTokenRefused,
+    authentication.TokenNotAnswered,
     authorization.AuthorizationFailed,
     rebalances.RebalanceStorm,
     rebalances.HeldUpJoin,

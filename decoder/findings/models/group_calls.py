@@ -206,3 +206,26 @@ def _partition_fields(exchange: Exchange, message: MessageView, field: str) -> I
         name = topic_name(exchange, topic[places.name])
         for partition in topic[places.partitions] or ():
             yield name, partition[number_at], partition[field_at]
+
+
+def offsets_answered(exchange: Exchange) -> Iterator[tuple[str, str, int, int]]:
+    """Group, topic, partition and offset of every item of an OffsetFetch response without an error."""
+    asked, answered = exchange.request_view, exchange.response_view
+    if asked is None or answered is None or exchange.error:
+        return
+    root = answered.plan.root
+    path: tuple[str, ...] = ("topics",)
+    groups: list[tuple[str, Any]] = []
+    if "groups" in layout(root):
+        fields, path = layout(root, "groups"), ("groups", "topics")
+        groups = [(each[fields["group_id"]], each[fields["topics"]]) for each in answered.values[layout(root)["groups"]] or ()]
+    else:
+        groups = [(top(asked)["group_id"], answered.values[layout(root)["topics"]])]
+    topic_at, part_at = layout(root, *path), layout(root, *path, "partitions")
+    name_at = topic_at.get("name", topic_at.get("topic_id", -1))
+    for group, topics in groups:
+        for topic in topics or ():
+            name = topic_name(exchange, topic[name_at])
+            for part in topic[topic_at["partitions"]] or ():
+                if not part[part_at["error_code"]]:
+                    yield group, name, part[part_at["partition_index"]], part[part_at["committed_offset"]]

@@ -48,7 +48,8 @@ class ProducerTransaction:
     """The latest transaction of a transactional id.
 
     `timeout_ms`: None if InitProducerId was not seen. `begun_ns`: 0 if none is open. `ended_ns`: when the last one was ended, 0 if none was,
-    and whether it was `committed`. `partitions`: what was added to the open one; `complete`: whether its beginning was seen.
+    and whether it was `committed`. `partitions`: what was added to the open one; `complete`: whether its beginning was seen. `aborted_ns`,
+    `late_ns`: when InitProducerId ended one that was open, and how long that was open if it was over its timeout by then.
     """
 
     timeout_ms: int | None = None
@@ -56,6 +57,8 @@ class ProducerTransaction:
     ended_ns: int = 0
     committed: bool = False
     complete: bool = False
+    aborted_ns: int = 0
+    late_ns: int = 0
     partitions: BoundedDict[tuple[str, int], bool] = field(default_factory=lambda: BoundedDict(_PARTITIONS))
 
     def open_ns(self, exchange: Exchange) -> int:
@@ -98,7 +101,9 @@ class ProducerTransactions(Model):
         if message is None:
             return
         if api == INIT_PRODUCER_ID:
-            self._of[name] = ProducerTransaction(message["transaction_timeout_ms"], complete=True)
+            late = known.open_ns(exchange) if known.over_time(exchange) else 0
+            aborted = now if known.begun_ns else 0
+            self._of[name] = ProducerTransaction(message["transaction_timeout_ms"], complete=True, aborted_ns=aborted, late_ns=late)
         elif api == END_TXN:
             known.begun_ns, known.ended_ns, known.committed, known.complete = 0, now, bool(message["committed"]), True
             known.partitions.clear()

@@ -11,7 +11,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import duration, some, times
-from ...engine.layout import layout
+from ...engine.layout import layout, rows
 from ...engine.traffic import ClientConnection
 from .unexplained import ORDINARY, Subject, answers, is_retriable, meaning, subject_text
 
@@ -31,6 +31,8 @@ _QUIET = facts.error_code_set(
 """How tools learn that nothing is left to do; errors that come with another one; quotas, which have a detector of their own."""
 _ABSENT = facts.error_code_set("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "GROUP_ID_NOT_FOUND", "RESOURCE_NOT_FOUND")
 _DELETES = facts.api_key_set("DeleteTopics", "DeleteGroups", "OffsetDelete", "DeleteShareGroupOffsets", "AlterUserScramCredentials")
+_SAYS_DISABLED = 3
+"""The first version of DeleteTopics with TOPIC_DELETION_DISABLED (KIP-322, Kafka 2.1)."""
 _CASES = 2000
 _SUBJECTS = 200
 
@@ -45,6 +47,8 @@ class _Refusal:
     open: dict[Subject, str] = field(default_factory=dict)
     asked_since: bool = False
     """Whether the client asked for Metadata after the last refusal."""
+    still: str = ""
+    """A topic that should have been deleted, and that Metadata shows after that."""
 
 
 class AdminRefused(Detector):
@@ -74,7 +78,12 @@ class AdminRefused(Detector):
         if message is not None and at is not None:
             self._controllers[conn.broker] = message.values[at]
         for refusal in self._refusals.values():
-            refusal.asked_since |= refusal.conn.identity == conn.identity
+            if refusal.conn.identity == conn.identity:
+                refusal.asked_since = True
+                if message is not None and refusal.finding.about["api"] == "DeleteTopics":
+                    topics = rows(message, "topics") if exchange.api_key == _METADATA else ()
+                    there = {topic["name"] for topic in topics if not topic["error_code"]}
+                    refusal.still = next((name for name in refusal.open.values() if name in there), "")
 
     def _answered(self, conn: ClientConnection, exchange: Exchange) -> None:
         found: dict[int, list[Subject]] = {}
@@ -130,6 +139,15 @@ class AdminRefused(Detector):
         found.severity = Severity.LOW if refusal.code in _ABSENT and key in _DELETES else self.severity
         if name == "REQUEST_TIMED_OUT" and (request := found.exchanges[-1].request_view) is not None:
             at = layout(request.plan.root).get("timeout_ms")
+            offered = conn.about.range(key)
+            if api == "DeleteTopics" and refusal.still and (offered is None or offered[1] < _SAYS_DISABLED):
+                found.seen += f"; Metadata still has {refusal.still!r}"
+                found.why = (
+                    "the topic was not deleted. Brokers before Kafka 2.1 let DeleteTopics run into its timeout where topics cannot be deleted "
+                    "(delete.topic.enable=false, the default before 1.0; newer ones answer TOPIC_DELETION_DISABLED). Less likely: a broker with a "
+                    "replica of it is down, or the controller is slow."
+                )
+                found.remedy = "set delete.topic.enable=true on all brokers and restart them; if it is set, check that all replicas' brokers are up"
             if at is not None and request.values[at] <= 0:
                 found.seen += f"; the request's timeout_ms is {request.values[at]}"
                 found.why = (

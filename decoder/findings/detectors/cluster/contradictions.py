@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from ....codec.message_view import lists_at
+from ....codec.message_view import MessageView, lists_at
 from ....connection.exchange import Exchange, State
 from ....records import Batch
 from ....schema import facts
+from ...engine.clusters import Cluster, brokers_of
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
@@ -62,6 +63,7 @@ class MetadataIgnored(Detector):
         "balancer, port forwarding: every broker needs its own advertised.listeners)"
     )
     apis = frozenset({METADATA, PRODUCE, FETCH, LIST_OFFSETS})
+    explains = ("produce-leader-retries",)
 
     CODES = facts.error_code_set("NOT_LEADER_OR_FOLLOWER")
     TIMES = 5
@@ -73,12 +75,23 @@ class MetadataIgnored(Detector):
         # By client and topic: when a Metadata response last named the topic.
         self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
+        # By cluster: the addresses of its brokers as last named; by cluster and address that a broker has left: that broker.
+        self._named: BoundedDict[Cluster, dict[int, str]] = BoundedDict(256)
+        self._left: BoundedDict[tuple[Cluster, str], int] = BoundedDict()
+
+    def _learn_addresses(self, cluster: Cluster, message: MessageView) -> None:
+        named = self._named.of(cluster, dict)
+        for node, address in brokers_of(message):
+            if named.get(node, address) != address:
+                self._left[cluster, named[node]] = node
+            named[node] = address
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         who = conn.client_host, conn.client_id or ""
         if exchange.api_key == METADATA:
             message = exchange.response_view if exchange.state is State.PAIRED else None
             if message is not None and exchange.response_time_ns:
+                self._learn_addresses(conn.cluster, message)
                 metadata_ns = self._metadata_ns.of(who, BoundedDict)
                 for name in lists_at(message, "topics.name")[0]:
                     if name:
@@ -115,6 +128,17 @@ class MetadataIgnored(Detector):
             f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
             f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as leader"
         )
+        address = self._named.of(cluster, dict).get(leader.node, "")
+        if address and self._left.get((cluster, conn.broker)) == leader.node:
+            finding.seen += f", at {address} since it has moved from {conn.broker.rpartition(':')[0]}"
+            finding.why = (
+                f"broker {leader.node} has got another address, and its old one leads to another broker now. The client goes on using the "
+                "connection that it opened to the old address: it still works, and clients do not compare it with Metadata (Java: KAFKA-20394)."
+            )
+            finding.remedy = (
+                "restart the client, or end its connections to the old address; give each broker a name and address that no other broker gets "
+                "(Kubernetes: a name per pod in advertised.listeners, and no proxy or mesh that keeps connections to pods that are gone)"
+            )
 
 
 class TopicRecreated(Detector):

@@ -1,10 +1,11 @@
-"""Topics that a broker does not create because of their numbers of partitions or replicas, or for which a client does not wait."""
+"""Topics that a broker does not create because of their numbers of partitions or replicas or a policy, or for which a client does not wait."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from ....codec.secrets import holds_no_credentials
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -18,6 +19,7 @@ from .metadata import LEADER_NOT_AVAILABLE, asks_for_all, topics_of
 _CREATE = facts.api_key("CreateTopics")
 _REPLICAS = facts.error_code("INVALID_REPLICATION_FACTOR")
 _PARTITIONS = facts.error_code("INVALID_PARTITIONS")
+_POLICY = facts.error_code("POLICY_VIOLATION")
 _DEFAULTS = 4
 """The first version of CreateTopics with -1 for the broker's defaults (KIP-464, Kafka 2.4)."""
 
@@ -27,7 +29,7 @@ class CreationRefused(Detector):
 
     id = "topic-creation-refused"
     severity = Severity.MEDIUM
-    title = "a topic is not created because of its number of partitions or replicas"
+    title = "a topic is not created because of its number of partitions or replicas, or of a policy"
     apis = frozenset({_CREATE})
     wanted = Wanted.FAILED
 
@@ -35,9 +37,9 @@ class CreationRefused(Detector):
         asked, answered = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answered is None or not exchange.error:
             return
-        wanted = {topic["name"]: topic for topic in rows(asked, "topics")}
+        wanted = {topic["name"]: topic for topic in asked.to_dict()["topics"]}
         for topic in rows(answered, "topics"):
-            if topic["error_code"] in (_REPLICAS, _PARTITIONS) and topic["name"] in wanted:
+            if topic["error_code"] in (_REPLICAS, _PARTITIONS, _POLICY) and topic["name"] in wanted:
                 self._refused(conn, exchange, wanted[topic["name"]], topic["error_code"])
 
     def _refused(self, conn: ClientConnection, exchange: Exchange, topic: dict[str, Any], error: int) -> None:
@@ -45,7 +47,19 @@ class CreationRefused(Detector):
         error_name, brokers = facts.error_name(error), len(conn.cluster.nodes)
         finding = self.report((conn.identity, name, error), exchange, "", "", error=error_name, topic=name)
         value = replicas if error == _REPLICAS else partitions
-        if value == -1 and (exchange.api_version < _DEFAULTS or self._before_defaults(conn)):
+        settings = ", ".join(f"{c['name']}={c['value']}" for c in topic["configs"][:5] if holds_no_credentials(c["name"]))
+        if error == _POLICY:
+            finding.why = (
+                "A policy of the broker refuses the topic. Apache Kafka has none unless its operators install one "
+                "(create.topic.policy.class.name); managed services have theirs: Azure Event Hubs and Confluent Cloud limit partitions, "
+                "replicas and settings."
+            )
+            finding.remedy = (
+                f"compare what was asked for ({several(partitions, 'partition')}, {several(replicas, 'replica')}"
+                f"{f', {settings}' if settings else ''}) with the limits of the service or the operators' policy; ask for less (Connect: "
+                "config.storage.*, offset.storage.*, status.storage.*), or create the topic with the service's own tools"
+            )
+        elif value == -1 and (exchange.api_version < _DEFAULTS or self._before_defaults(conn)):
             finding.why = "-1 stands for the broker's default since Kafka 2.4 (CreateTopics v4, KIP-464); this broker is older and refuses it."
             finding.remedy = "give the numbers of partitions and replicas, or upgrade the brokers"
         elif 0 < brokers < replicas:
@@ -77,7 +91,7 @@ class CreationRefused(Detector):
         known = f"; Metadata lists {several(brokers, 'broker')}" if brokers else ""
         finding.seen = (
             f"{conn.where} does not create topic {name!r} for {conn.who}: {error_name} to {several(partitions, 'partition')} and "
-            f"{several(replicas, 'replica')} ({times(finding.count)}){known}"
+            f"{several(replicas, 'replica')}{f', {settings}' if settings else ''} ({times(finding.count)}){known}"
         )
 
     @staticmethod

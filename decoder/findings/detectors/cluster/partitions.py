@@ -17,6 +17,7 @@ from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
 
 METADATA = facts.api_key("Metadata")
+_LISTENER = facts.error_code("LISTENER_NOT_FOUND")
 
 Place = tuple[str, int]
 
@@ -125,7 +126,8 @@ class _PartitionHealth(Detector):
 
 
 def _without_leader(partition: tuple[Any, ...], at: Mapping[str, int]) -> tuple[int, ...] | None:
-    return (partition[at["leader_id"]],) if partition[at["leader_id"]] < 0 else None
+    """The error code, instead of nodes."""
+    return (partition[at["error_code"]],) if partition[at["leader_id"]] < 0 else None
 
 
 class LeaderlessPartition(_PartitionHealth):
@@ -143,9 +145,20 @@ class LeaderlessPartition(_PartitionHealth):
     )
 
     def lasts(self, conn: ClientConnection, report: _Report) -> None:
-        report.finding.seen = (
-            f"{some((f'{t}-{p}' for t, p in report.faults), 4)} had no leader for {duration(report.longest_ns)} "
-            f"(LEADER_NOT_AVAILABLE), as {conn.where} reports to {conn.who}"
+        found, places = report.finding, some((f"{t}-{p}" for t, p in report.faults), 4)
+        if {code for codes in report.faults.values() for code in codes} == {_LISTENER}:
+            found.seen = (
+                f"{conn.where} gives {conn.who} no address of the leader of {places}: LISTENER_NOT_FOUND, for {duration(report.longest_ns)}"
+            )
+            found.why = (
+                "the leader is up, but it has no listener of the name of the one that this client uses, so it has no address for it (KIP-103). "
+                "Clients ask for Metadata again and again, and neither write nor read."
+            )
+            found.remedy = "give all brokers the same names in listeners and advertised.listeners, the leader of these partitions first"
+            return
+        found.why, found.remedy = self.why, self.remedy
+        found.seen = (
+            f"{places} had no leader for {duration(report.longest_ns)} (LEADER_NOT_AVAILABLE), as {conn.where} reports to {conn.who}"
         )
 
 

@@ -227,7 +227,7 @@ class UnexplainedError(Detector):
         span = f" within {duration(last - first)}" if last > first else ""
         subjects = f" for {some(about['about'])}" if about["about"] else ""
         end = "it went away: later answers do not have it" if gone else "no later answer without it"
-        found.seen = f"{about['api']} of {conn.who} got {about['error']}{subjects} {times(found.count)}{span} from {conn.where}; {end}"
+        found.seen = f"{about['api']} v{about['api_version']} of {conn.who} got {about['error']}{subjects} {times(found.count)}{span} from {conn.where}; {end}"
         return found
 
 

@@ -13,11 +13,13 @@ from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, some, times
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
+from ...models.group_calls import offsets_answered
 from ...models.leaders import Named, named_leader
 from ..security.authorization import DENIED
 
 OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
 LIST_OFFSETS = facts.api_key("ListOffsets")
+OFFSET_FETCH = facts.api_key("OffsetFetch")
 
 
 class EmptyFetchLoop(FetchDetector):
@@ -80,6 +82,15 @@ class EmptyFetchLoop(FetchDetector):
 
 
 @dataclass(slots=True)
+class _Bounds:
+    """The log start and high watermark of a partition, as `broker` answered them last."""
+
+    start: int = -1
+    end: int = -1
+    broker: str = ""
+
+
+@dataclass(slots=True)
 class _OutOfRange:
     """One partition that a client requested out of range."""
 
@@ -95,6 +106,8 @@ class _OutOfRange:
     asked_known: bool = True  # False in a session that began before the capture
     end_before: int = -1  # the log's end before the first refusal
     start_after: int = -1  # its start after that
+    committed: int = -1  # that OffsetFetch answered to the client
+    elsewhere: bool = False  # whether the log before was another broker's
 
     @property
     def where(self) -> _Outside:
@@ -103,10 +116,15 @@ class _OutOfRange:
             return _Outside.NO_OFFSET if self.asked_known else _Outside.UNKNOWN
         if self.asked < self.start:
             return _Outside.BEFORE
+        if 0 <= self.end < self.asked and self.asked == self.committed:
+            return _Outside.COMMITTED
+        if self.asked == self.committed + 1 > 0 and (self.end < 0 or self.end == self.committed):
+            return _Outside.ONE_BEYOND
         if 0 <= self.end < self.asked:
             return _Outside.BEHIND
         # A log grows at its end and shrinks at its start: only both times together show that it had the offset in between.
-        return _Outside.INSIDE if 0 <= self.start_after <= self.asked <= self.end_before else _Outside.UNKNOWN
+        inside = _Outside.INSIDE_ELSEWHERE if self.elsewhere else _Outside.INSIDE
+        return inside if 0 <= self.start_after <= self.asked <= self.end_before else _Outside.UNKNOWN
 
 
 class _Outside(Enum):
@@ -127,6 +145,29 @@ class _Outside(Enum):
         "waits for new records, none raises an error.",
         "after a topic was recreated, reset the groups that read it (kafka-consumer-groups.sh --reset-offsets); otherwise look for an unclean "
         "election in the brokers' logs (unclean.leader.election.enable=false prevents them)",
+    )
+    COMMITTED = (
+        "committed-behind-the-log",
+        "the group's committed offset is beyond the log's end, so it was committed for another log: an earlier topic of this name, or the topic "
+        "of another cluster whose offsets were copied (MirrorMaker 2 with sync.group.offsets.enabled before Kafka 3.3, KAFKA-12635; a "
+        "migration). Less likely, the log was truncated (unclean leader election). auto.offset.reset decides what a consumer does then: earliest "
+        "reads everything again, latest waits for new records, none raises an error.",
+        "reset the group to offsets of this log (kafka-consumer-groups.sh --reset-offsets), and correct what copies the offsets",
+    )
+    ONE_BEYOND = (
+        "one-beyond-the-committed-offset",
+        "the committed offset is that of the next record to read, and this client begins one beyond it. So it skips a record at each start, and "
+        "is refused where the committed offset is the end of the log.",
+        "it is the client library's fault, or that of an application which commits the offset of the last record that it read and adds 1 when it "
+        "starts: upgrade or correct it, and do not mix such clients with others in one group",
+    )
+    INSIDE_ELSEWHERE = (
+        "inside-the-log-of-another-broker",
+        "another broker, the leader before or a replica, has shown a log that contains this offset, so the one that refuses it lacks these "
+        "records or does not know where its log begins: an unclean election, a replica that lags behind (with client.rack, KIP-392), or tiered "
+        "storage whose state is wrong after the leader moved. The records are there, and a consumer that resets its position skips or repeats some.",
+        "look at the log of the broker that refuses at that time; compare both brokers' offsets of the partition (kafka-get-offsets.sh); with tiered "
+        "storage, upgrade the brokers; set auto.offset.reset=none where skipping is worse than stopping",
     )
     INSIDE = (
         "inside-the-log",
@@ -163,7 +204,7 @@ class OffsetOutOfRange(FetchDetector):
     id = "offset-out-of-range"
     severity = Severity.MEDIUM
     title = "a consumer asks for an offset that the log does not contain, or no longer contains"
-    apis = frozenset({FETCH, LIST_OFFSETS})
+    apis = frozenset({FETCH, LIST_OFFSETS, OFFSET_FETCH})
 
     LOOP = 5
     """Refusals without a success between them; clients that reset their position are refused once."""
@@ -171,13 +212,19 @@ class OffsetOutOfRange(FetchDetector):
     EARLIEST, LATEST = -2, -1
 
     def setup(self) -> None:
-        self._bounds: BoundedDict[Place, list[int]] = BoundedDict(20_000)  # log start, high watermark
+        self._bounds: BoundedDict[Place, _Bounds] = BoundedDict(20_000)
+        self._committed: BoundedDict[tuple[ClientIdentity, Place], int] = BoundedDict(20_000)
+        """Offsets that OffsetFetch answered, until the client fetched from the partition."""
         self._open: BoundedDict[tuple[ClientIdentity, Place], _OutOfRange] = BoundedDict(2000)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == LIST_OFFSETS:
             if self._open:
                 self._listed(exchange)
+        elif exchange.api_key == OFFSET_FETCH:
+            for _, topic, partition, offset in offsets_answered(exchange):
+                if offset >= 0:
+                    self._committed[conn.identity, (topic, partition)] = offset
         else:
             super().done(conn, exchange)
 
@@ -189,8 +236,10 @@ class OffsetOutOfRange(FetchDetector):
                 continue
             if answer.error:
                 continue
-            bounds = self._bounds.of(answer.place, lambda: [-1, -1])
-            bounds[0], bounds[1] = answer.log_start, answer.high_watermark
+            bounds = self._bounds.of(answer.place, _Bounds)
+            bounds.start, bounds.end, bounds.broker = answer.log_start, answer.high_watermark, conn.broker
+            if self._committed:
+                self._committed.pop(key, None)
             if self._open and key in self._open:
                 case = self._open[key]
                 case.start, case.end = answer.log_start, answer.high_watermark
@@ -201,14 +250,15 @@ class OffsetOutOfRange(FetchDetector):
 
     def _refused(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
         key = conn.identity, answer.place
-        case = self._open.get(key)
+        case, known = self._open.get(key), self._bounds.get(answer.place) or _Bounds()
         if case is None:
             case = self._open[key] = _OutOfRange(conn, fetched.offset(answer.place), fetched.time_ns)
-            case.start, case.end = self._bounds.get(answer.place, (-1, -1))
+            case.start, case.end = known.start, known.end
         if not case.failed:
             case.first_ns, case.asked, case.went_on = fetched.time_ns, fetched.offset(answer.place), -1
             case.asked_known, case.start_after = answer.place in fetched.positions, -1
-            case.end_before = self._bounds.get(answer.place, (-1, -1))[1]
+            case.end_before, case.elsewhere = known.end, known.broker not in ("", conn.broker)
+            case.committed = self._committed.get(key, -1)
         case.failed += 1
         case.refused += 1
         case.last_ns = fetched.time_ns
@@ -287,6 +337,12 @@ class OffsetOutOfRange(FetchDetector):
                 text += f"; the log begins at {case.start}: {lost} deleted before being read"
             case _Outside.BEHIND:
                 text += f"; the log ends at {case.end}: the topic was recreated, or its log was truncated"
+            case _Outside.COMMITTED:
+                text += f"; its committed offset is {case.committed}, and the log ends at {case.end}"
+            case _Outside.ONE_BEYOND:
+                text += f"; OffsetFetch had answered {case.committed} as the committed offset"
+            case _Outside.INSIDE_ELSEWHERE:
+                text += f"; another broker showed offsets {max(case.start, 0)} to {case.end_before} within the log, this one among them"
             case _Outside.INSIDE:
                 text += f"; the log has offsets {max(case.start, 0)} to {case.end}, so it contains this one"
             case _Outside.NO_OFFSET:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from ....connection.exchange import Exchange, State
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Wanted
 from ...engine.finding import Severity
-from ...engine.formatting import SECOND, duration, topic_name
-from ...engine.layout import layout, top
+from ...engine.formatting import SECOND, duration
 from ...engine.traffic import ClientConnection
-from ...models.group_calls import COMMITS
+from ...models.group_calls import COMMITS, offsets_answered
 from ...models.groups import GroupDetector
 
 _COMMIT, _FETCH = facts.api_key(COMMITS[0]), facts.api_key("OffsetFetch")
@@ -50,7 +46,7 @@ class CommittedOffsetLost(GroupDetector):
                     if not commit.error and commit.offset >= 0:
                         self._committed[cluster, call.group_id, commit.topic, commit.partition] = commit.offset, now
             return
-        for group, topic, partition, offset in _fetched(exchange):
+        for group, topic, partition, offset in offsets_answered(exchange):
             had = self._committed.get((cluster, group, topic, partition))
             if offset == -1 and had is not None and now - had[1] <= self.SOON_NS:
                 self._lost(conn, exchange, (cluster, group, topic, partition), had)
@@ -82,26 +78,3 @@ class CommittedOffsetLost(GroupDetector):
             partition=partition,
             offset=offset,
         )
-
-
-def _fetched(exchange: Exchange) -> Iterator[tuple[str, str, int, int]]:
-    """Group, topic, partition and offset of every item of an OffsetFetch response without an error."""
-    asked, answered = exchange.request_view, exchange.response_view
-    if asked is None or answered is None or exchange.error:
-        return
-    root = answered.plan.root
-    path: tuple[str, ...] = ("topics",)
-    groups: list[tuple[str, Any]] = []
-    if "groups" in layout(root):
-        fields, path = layout(root, "groups"), ("groups", "topics")
-        groups = [(each[fields["group_id"]], each[fields["topics"]]) for each in answered.values[layout(root)["groups"]] or ()]
-    else:
-        groups = [(top(asked)["group_id"], answered.values[layout(root)["topics"]])]
-    topic_at, part_at = layout(root, *path), layout(root, *path, "partitions")
-    name_at = topic_at.get("name", topic_at.get("topic_id", -1))
-    for group, topics in groups:
-        for topic in topics or ():
-            name = topic_name(exchange, topic[name_at])
-            for part in topic[topic_at["partitions"]] or ():
-                if not part[part_at["error_code"]]:
-                    yield group, name, part[part_at["partition_index"]], part[part_at["committed_offset"]]

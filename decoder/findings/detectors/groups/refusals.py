@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -259,6 +259,16 @@ class FencedInstance(GroupDetector):
         )
 
 
+_OF_CONNECT = frozenset({"default", "compatible", "sessioned"})
+
+
+def _kind_of(assignors: Sequence[str]) -> str:
+    """What kind of application joins with these names."""
+    if "stream" in assignors:
+        return "a Streams application"
+    return "Connect workers" if _OF_CONNECT.issuperset(assignors) else "a plain consumer"
+
+
 class InconsistentProtocol(GroupDetector):
     id = "inconsistent-group-protocol"
     severity = Severity.HIGH
@@ -284,9 +294,20 @@ class InconsistentProtocol(GroupDetector):
         others = {m.conn.who: m.assignors for m in group.live if m is not call.member and m.assignors}
         theirs = "; ".join(f"{who} has {', '.join(names)}" for who, names in list(others.items())[:3])
         other_type = call.asked.get("protocol_type") if not mine else ""
+        kinds = {_kind_of(names) for names in (mine, *others.values()) if names}
+        mixed = (
+            (
+                f"{' and '.join(sorted(kinds))} use one group id here; they never have an assignor in common. A Streams application has its "
+                "application.id as its group id, and Connect workers the group.id of their cluster.",
+                "give each application a group id of its own: another group.id for the consumer, or another application.id",
+            )
+            if len(kinds) > 1
+            else ()
+        )
         self.report(
             (group, call.conn.identity),
             call.exchange,
+            *mixed,
             seen=f"{call.conn.who} cannot join group {group.id!r}: INCONSISTENT_GROUP_PROTOCOL to {call.api} "
             f"v{call.exchange.api_version}. It has {', '.join(mine) or other_type or 'no protocol'}"
             + (f"; {theirs}" if theirs else "; the others were not captured"),

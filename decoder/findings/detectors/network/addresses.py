@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ....codec.codec import decode_response
@@ -28,6 +29,8 @@ _OF_ANYBODY = _NAMING | {
         "PushTelemetry", "DescribeTopicPartitions",
     )
 }  # fmt: skip
+_CONTAINER = re.compile(r"[0-9a-f]{12}")
+"""The host name that Docker gives a container."""
 _PATIENCE_NS = 15_000_000_000  # a client that waits longer before it asks again is not stuck
 MOST_CLIENTS = 4096
 MOST_ADDRESSES = 4096
@@ -165,17 +168,20 @@ class UnreachableAdvertisedAddress(Detector):
 
     def _silent(self, seeker: _Seeker) -> None:
         """Report addresses that the client asks for again and again without using them."""
-        if not seeker.wants or seeker.asked < self.HINTED:
+        if seeker.asked < self.HINTED:
             return
         if any(self._got_there(seeker, address, node) for address, node in seeker.addresses.items()):
             return  # one was reached, so the addresses are plausible
         lasted = seeker.last_ns - seeker.first_ns
         stuck = seeker.asked >= self.LOOKUPS and seeker.connections >= self.CONNECTIONS and lasted >= self.LOOKUP_NS
         for address, node in seeker.addresses.items():
+            if not seeker.wants and not _hint(seeker.conn, address):
+                continue  # a client that only lists what there is needs no other address
             if not stuck and (lasted < self.HINTED_NS or not _hint(seeker.conn, address)):
                 continue
             seconds = lasted / 1e9
             found = self._report(seeker, address, node, seeker.last_ns)
+            found.severity = self.severity if seeker.wants else Severity.LOW
             found.count = max(found.count, seeker.asked)
             found.seen = (
                 f"{seeker.conn.who} got the address {address} for broker {node} from {seeker.conn.where}, never "
@@ -227,6 +233,8 @@ def _hint(conn: ClientConnection, address: str) -> str:
         )
     if is_loopback(host) and is_number(client) and not is_loopback(client) and client != broker:
         return f"{host} is the client's own machine ({client}), not the broker's ({broker})."
+    if _CONTAINER.fullmatch(host):
+        return f"{host} looks like the id of a container, which nothing outside of its network resolves."
     if is_private(host) and is_number(client) and not is_private(client) and not is_loopback(client):
         return f"{host} is private, and the client comes from {client}."
     return ""

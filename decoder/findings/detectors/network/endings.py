@@ -69,13 +69,14 @@ class ConnectionStart:
     """The start of one connection.
 
     `first_bytes`: of each direction, if they are not frames. `closed_on`: the request that was unanswered at
-    the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen.
+    the end. `token`: raw SASL tokens (SaslHandshake v0, GSSAPI of 0.9) were seen. `to_answer`: bytes of the last one, if it is the broker's.
     """
 
     answered: int = 0
     broken: bool = False
     sasl: bool = False
     token: bool = False
+    to_answer: int = 0
     works: bool = False
     first_bytes: list[bytes] = field(default_factory=lambda: [b"", b""])
     closed_on: Exchange | None = None
@@ -157,6 +158,7 @@ class Endings(Model):
             return
         if opaque.framed:
             start.token = True
+            start.to_answer = len(opaque.data) if opaque.direction is Direction.RESPONSE else 0
         elif opaque.reason.startswith("not ") or "ended inside" in opaque.reason:
             if not start.first_bytes[opaque.direction]:
                 start.first_bytes[opaque.direction] = opaque.data[: 8 * KEPT]

@@ -7,6 +7,7 @@ Of a frame that did harm, other layouts are tried (`other_layouts`): the one tha
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
@@ -23,7 +24,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, several, times
 from ...engine.traffic import ClientConnection
-from ...models.offered_versions import OfferedVersions, removal
+from ...models.offered_versions import OfferedVersions, removal, since
 from .other_layouts import LARGEST, OtherLayout, other_layout
 
 
@@ -100,7 +101,8 @@ class _Message(NamedTuple):
 @dataclass(slots=True)
 class _Aftermath:
     """What came after the messages of one kind. Of requests: `refused` with an error that fits, `closed` by the broker; of responses:
-    asked `again`, in an `older` version, `closed` by the client at once, or `silent` from then on. `fine`: it went on as if nothing had been wrong."""
+    asked `again`, in an `older` version, `closed` by the client at once, or `silent` from then on. `fine`: it went on as if nothing had been wrong.
+    `without_offer`: the client did not know which versions the broker has."""
 
     fine: int = 0
     again: int = 0
@@ -110,6 +112,7 @@ class _Aftermath:
     unanswered: int = 0
     silent: int = 0
     lossy: bool = False
+    without_offer: bool = False
     said: tuple[str, str] = ("", "")
     """The message, and what is broken in it."""
 
@@ -200,6 +203,7 @@ class _BrokenMessage(Detector):
             key = key._replace(client=("", ""), broker="")
         after = self._after.of(key, _Aftermath)
         after.lossy = after.lossy or bool(conn.lost)
+        after.without_offer = conn.about.offered is None
         answers = broken.direction is Direction.RESPONSE
         sender = conn.where if answers else conn.who
         name = f"{exchange.api} v{exchange.api_version} {'response' if answers else 'request'}"
@@ -285,6 +289,18 @@ class _BrokenMessage(Detector):
             finding.seen = f"{message} has a wrong layout: it decodes exactly {layout.text}; read by its version, it {flaw}{then}"
             finding.why = f"{layout.rule}. {self.consequence}"
             finding.remedy = f"report it to the developers of {who}: the layout of its {key.direction.name.lower()} is wrong; or use another version of it"
+            older = re.fullmatch(r"as \w+ v(\d+)", layout.text) if answers and after.without_offer else None
+            if older and int(older[1]) < key.api_version:
+                came = since(key.api_key, key.api_version) or "a newer release"
+                finding.why = (
+                    f"{layout.rule}. This client did not ask the broker for its versions, and brokers before Kafka 0.10 do not refuse one that they do "
+                    f"not know: they answer in the one that they have. {facts.api_name(key.api_key)} v{key.api_version} came with Kafka {came}, so "
+                    "likeliest the broker is older; or it is Kafka 0.9.0 with an error, which that release answers in v0 (KAFKA-3427)."
+                )
+                finding.remedy = (
+                    "tell the client the release of the broker (librdkafka: broker.version.fallback=0.8.2; kafka-python: api_version), use an older "
+                    f"client, or upgrade the broker to {came} or newer"
+                )
         else:
             finding.seen = f"{message} {flaw}{then}"
             finding.why = self.consequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange
@@ -19,6 +20,13 @@ _DAY_MS = 86_400_000
 _NEAR_MS = 366 * _DAY_MS
 """Timestamps in another unit are recognised when they are then within a year of the request."""
 _UNITS = (("seconds", 1000.0), ("microseconds", 1e-3), ("nanoseconds", 1e-6))
+
+
+_OF_TIMESTAMP = re.compile(r"(?i)timestamps?\b(?!\s*=)")
+"""A message about timestamps, not one that prints a record with its own."""
+_OF_VALIDATOR = re.compile(r"(?i)interceptor|validat|schema")
+_SCHEMA_ID = 5
+"""Bytes of Confluent's wire format before the value: 0, and the schema's id."""
 
 
 class Shown(NamedTuple):
@@ -42,7 +50,7 @@ def shown(code: int, exchange: Exchange, sent: ProduceRequest, part: PartitionPr
         return _request(batch, sent, part)
     if code == _FORMAT:
         return _format(batch)
-    if code == _TIMESTAMP or (code == _RECORD and "timestamp" in text.lower()):
+    if code == _TIMESTAMP or (code == _RECORD and _OF_TIMESTAMP.search(text)):
         return _timestamps(batch, exchange, final=True)
     return _record(batch, exchange, text) if code == _RECORD else None
 
@@ -166,6 +174,8 @@ def _record(batch: Batch, exchange: Exchange, text: str) -> Shown | None:
             "The batch is not what its header says.",
             "report it to the developers of the client, or of what changes records on the way",
         )
+    if _OF_VALIDATOR.search(text):
+        return _validated(batch)
     far = _timestamps(batch, exchange, final=False)
     if keyless and (not text or "key" in text.lower()):
         what = f"{keyless} of {several(total, 'record')} have no key" if total > 1 else "its record has no key"
@@ -176,6 +186,23 @@ def _record(batch: Batch, exchange: Exchange, text: str) -> Shown | None:
             "give every record a key, or take compact out of the topic's cleanup.policy",
         )
     return far
+
+
+def _validated(batch: Batch) -> Shown:
+    """Records that something behind the broker's own checks refuses."""
+    values = [record.value for record in batch.records(limit=_BYTES) if record.value is not None]
+    ids = sorted({int.from_bytes(v[1:_SCHEMA_ID], "big") for v in values if v[:1] == b"\0" and len(v) >= _SCHEMA_ID})
+    framed = f"its values begin with schema id {', '.join(map(str, ids[:3]))}" if ids else "its values do not begin with 0 and a schema id"
+    return Shown(
+        framed,
+        "The records are whole: a validator of the broker or of a proxy refuses them. In Confluent Server that is confluent.value.schema.validation "
+        "(or confluent.key.schema.validation) of the topic: each record must begin with the id of a schema that Schema Registry has for the topic "
+        "under the broker's naming strategy.",
+        "the broker's error message may name the validator; compare the ids with the subject of the topic in Schema Registry, and the subject name strategies of client and topic "
+        "(confluent.value.subject.name.strategy); check that the brokers reach it (confluent.schema.registry.url)"
+        if ids
+        else "the broker's error message may name the validator; use a serializer that registers schemas (Avro, Protobuf, JSON Schema of Schema Registry), or turn the validation of the topic off",
+    )
 
 
 _ACKS, _CODEC, _REQUEST, _TIMESTAMP, _RECORD, _FORMAT = map(

@@ -274,6 +274,9 @@ class _Refusal(NamedTuple):
     remedy: str
 
 
+_UNKNOWN = error_code("UNKNOWN_SERVER_ERROR")
+
+
 class TransactionState(ProduceDetector):
     id = "transaction-refused"
     severity = Severity.HIGH
@@ -289,6 +292,15 @@ class TransactionState(ProduceDetector):
             "checked this since KIP-890), or a commit of a transaction that is already aborted.",
             "upgrade the client; after a failed transaction, call abort_transaction before begin_transaction; do not share a transactional "
             "producer between threads without synchronization",
+        ),
+        _UNKNOWN: _Refusal(
+            Severity.HIGH,
+            "",
+            "The coordinator fails to end the transaction, for a reason that it does not give: whether the records were committed is not known. "
+            "Likeliest first: it cannot write its log (__transaction_state); or a Kafka-compatible product answers so for a transaction that it has "
+            "aborted because of its timeout, where Apache Kafka answers INVALID_PRODUCER_EPOCH or PRODUCER_FENCED.",
+            "read the coordinator's log at that time; compare transaction.timeout.ms with the time between begin and commit (Flink: longer than "
+            "checkpoint interval and longest restart); if the transaction is lost, start without the state that wants to commit it",
         ),
         error_code("TRANSACTION_ABORTABLE"): _Refusal(
             Severity.MEDIUM,
@@ -315,7 +327,7 @@ class TransactionState(ProduceDetector):
         if exchange.state is not State.PAIRED:
             return
         code = self.error_of(exchange, self._MEANS)
-        if code not in self._MEANS:
+        if code not in self._MEANS or (code == _UNKNOWN and exchange.api_key != END_TXN):
             return
         name = transactional_id(exchange)
         key = name or conn.identity, code
@@ -345,17 +357,19 @@ class TransactionState(ProduceDetector):
             timeout = asked["transaction_timeout_ms"] if asked is not None and exchange.api_key == INIT_PRODUCER_ID else None
             return general if timeout is None else general._replace(seen=f"; it asked for {duration(timeout * 1_000_000)}")
         if known is None or not known.complete:
-            return general
+            return general if code != _UNKNOWN else general._replace(
+                seen="; its beginning is not in this traffic: the client ends a transaction of an earlier process, as Flink does after a restart"
+            )
         lasted = known.open_ns(exchange)
         if known.over_time(exchange):
-            return general._replace(
-                seen=f"; the transaction was open for {duration(lasted)}, longer than its timeout "
-                f"({duration((known.timeout_ms or 0) * 1_000_000)})",
-                why="The coordinator aborts a transaction that takes longer than transaction.timeout.ms, and discards its records.",
-                remedy="end transactions sooner, or raise transaction.timeout.ms; then abort this one and repeat the work",
-            )
+            return self._late(general, known, lasted)
         if not lasted:
+            if known.late_ns:
+                return self._late(general, known, known.late_ns, ", and InitProducerId has begun anew since")
             ended = "none had begun"
+            if known.aborted_ns and not known.ended_ns:
+                since = duration((exchange.request_time_ns or 0) - known.aborted_ns)
+                ended = f"the client's own InitProducerId aborted the open one {since} before"
             if known.ended_ns:
                 since = duration((exchange.request_time_ns or 0) - known.ended_ns)
                 ended = f"the last one was {'committed' if known.committed else 'aborted'} {since} before"
@@ -386,6 +400,17 @@ class TransactionState(ProduceDetector):
                 remedy="look at the logs of the broker and the coordinator at that time; abort the transaction and repeat the work",
             )
         return general
+
+    @staticmethod
+    def _late(general: _Refusal, known: ProducerTransaction, lasted_ns: int, then: str = "") -> _Refusal:
+        return general._replace(
+            seen=f"; the transaction was open for {duration(lasted_ns)}, longer than its timeout "
+            f"({duration((known.timeout_ms or 0) * 1_000_000)}){then}",
+            why="The coordinator aborts a transaction that takes longer than transaction.timeout.ms, and discards its records. There is nothing "
+            "left to commit or abort.",
+            remedy="end transactions sooner, or raise transaction.timeout.ms (librdkafka, Java: 60 s by default); begin a new transaction and "
+            "repeat the work",
+        )
 
 
 class ManyAborts(Detector):

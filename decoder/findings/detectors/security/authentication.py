@@ -18,10 +18,10 @@ from ...engine.broker_messages import masked
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Model, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import several
+from ...engine.formatting import duration, several
 from ...engine.host import is_loopback, split
 from ...engine.traffic import ClientConnection, Traffic
-from ..network.endings import ConnectionStart, Ending, EndingDetector
+from ..network.endings import ConnectionStart, Ending, EndingDetector, Endings
 
 _HANDSHAKE = facts.api_key("SaslHandshake")
 _AUTHENTICATE = facts.api_key("SaslAuthenticate")
@@ -41,7 +41,8 @@ _CLOCK = re.compile(r"(?i)expir|not yet|no longer|\bexp\b|\bnbf\b|\biat\b|clock|
 @dataclass(slots=True)
 class SaslState:
     """One connection's authentication. `granted`: a session with an end was granted; `ends_ns`: when it ends, 0 for never. `logins`: that
-    worked; `rounds`: SaslAuthenticate requests since the last SaslHandshake; `handshaken`: whether there was one that worked."""
+    worked; `rounds`: SaslAuthenticate requests since the last SaslHandshake; `handshaken`: whether there was one that worked. `challenge`: the
+    last answer, if it refuses a token without an error code, which OAUTHBEARER allows (RFC 7628, section 3.2.2)."""
 
     mechanism: str = ""
     user: str = ""
@@ -50,6 +51,7 @@ class SaslState:
     handshaken: bool = False
     granted: bool = False
     ends_ns: int = 0
+    challenge: Exchange | None = None
 
     def update(self, exchange: Exchange) -> None:
         """Take an answered SASL exchange."""
@@ -60,7 +62,9 @@ class SaslState:
             self.rounds, self.handshaken = 0, self.handshaken or not exchange.error
             return
         self.rounds += 1
-        if response is not None and not exchange.error and self._complete(request):
+        challenged = self.mechanism == "OAUTHBEARER" and response is not None and not exchange.error and bool(response["auth_bytes"])
+        self.challenge = exchange if challenged else None
+        if response is not None and not exchange.error and not challenged and self._complete(request):
             self.logins += 1
         if request is not None:
             step = sasl_step(request["auth_bytes"] or b"")
@@ -73,6 +77,13 @@ class SaslState:
         self.granted = self.granted or lifetime_ms > 0
         if not exchange.error:
             self.ends_ns = (exchange.response_time_ns or 0) + lifetime_ms * 1_000_000 if lifetime_ms > 0 else 0
+
+    @property
+    def challenge_text(self) -> str:
+        """``{"status":"invalid_token"}``: what `challenge` says, "" without one."""
+        answer = self.challenge.response_view if self.challenge is not None else None
+        status = sasl_step(answer["auth_bytes"]).get("status") if answer is not None else None
+        return "" if answer is None else f'{{"status":"{status}"}}' if status else "a challenge"
 
     def _complete(self, request: MessageView | None) -> bool:
         """Whether an accepted SaslAuthenticate was the last of a login: SCRAM has two, Kerberos several."""
@@ -146,12 +157,34 @@ class SaslAuthenticationFailed(_SaslDetector):
     severity = Severity.HIGH
     title = "a broker refuses a client's credentials"
 
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.endings = traffic.model(Endings)
+
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         state, answer = self.sasl.of(conn), exchange.response_view
         if exchange.api_key != _AUTHENTICATE or state is None or answer is None or exchange.error != _FAILED:
             return
+        self._refused(conn, exchange, state, masked(exchange.api, answer["error_message"], exchange.request))
+
+    def closed(self, conn: ClientConnection) -> None:
+        """A token that was refused by a challenge alone: the client did not ask for the error, or left."""
+        state, start = self.sasl.ended, self.endings.ended
+        if state is None or state.challenge is None or start is None:
+            return
+        found = self._refused(conn, state.challenge, state, state.challenge_text)
+        then = start.closed_on
+        if then is None or then.api_key in _SASL:
+            return
+        found.seen += f". The client then sent {then.api}, as if it were logged in, and the {conn.by or 'other side'} closed the connection"
+        if found.count == 1:
+            found.remedy += (
+                "; upgrade the client library as well: an answer that has content refuses an OAUTHBEARER token though it has no error code (RFC 7628), "
+                "and the client takes it for a login"
+            )
+
+    def _refused(self, conn: ClientConnection, exchange: Exchange, state: SaslState, reason: str) -> Finding:
         again = state.granted
-        reason = masked(exchange.api, answer["error_message"], exchange.request)
         mechanism = state.mechanism or "SASL"
         why, remedy = _cause(mechanism, reason, state)
         why += (
@@ -168,6 +201,7 @@ class SaslAuthenticationFailed(_SaslDetector):
             user=state.user,
             said=reason,
             reauthentication=again,
+            facts=conn.facts_of(exchange),
         )
         if reason and not found.about["said"]:
             found.about["said"], found.why, found.remedy = reason, why, remedy
@@ -178,6 +212,7 @@ class SaslAuthenticationFailed(_SaslDetector):
             f"{conn.where} refuses {conn.who}{user} with {mechanism}"
             f"{' on re-authentication' if again else ''}: {said}{_tries(found)}{before}"
         )
+        return found
 
 
 def _cause(mechanism: str, reason: str, state: SaslState) -> tuple[str, str]:
@@ -313,6 +348,13 @@ def _out_of_turn(exchange: Exchange, state: SaslState) -> tuple[str, str, str]:
     if exchange.api_key not in _SASL:
         amid = state.handshaken and not state.rounds
         again = f" again (after {several(state.logins, 'login')})" if state.logins else ""
+        if state.challenge is not None:
+            return (
+                f"the broker had refused the token ({state.challenge_text}), and the client sent {exchange.api} as if it were logged in",
+                "an answer to an OAUTHBEARER token that has content refuses it, though it has no error code (RFC 7628); the error follows only "
+                "when the client has acknowledged it.",
+                "look why the token is refused (issuer, audience, scope, keys, time), and upgrade the client library",
+            )
         return (
             f"the client began to log in{again} with SaslHandshake, and sent {exchange.api} before SaslAuthenticate"
             if amid
@@ -345,10 +387,18 @@ def _out_of_turn(exchange: Exchange, state: SaslState) -> tuple[str, str, str]:
     )
 
 
-class RawTokenRefused(EndingDetector):
+class _SaslEndingDetector(EndingDetector):
+    """A detector of connections that end while they log in; all share `sasl`."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.sasl = traffic.model(SaslStates)
+
+
+class RawTokenRefused(_SaslEndingDetector):
     id = "sasl-raw-token-refused"
     severity = Severity.HIGH
-    title = "a client logs in with SaslHandshake v0, and the broker ends the connection on its token"
+    title = "a client logs in with SaslHandshake v0, and the broker ends the connection on its token, or on a request that comes too early"
     why = (
         "after SaslHandshake v0, tokens are sent without a Kafka header, and a broker that refuses them can only end the connection; v1 sends "
         "them in SaslAuthenticate, whose answer has the reason (KIP-152, Kafka 1.0). Likeliest first: user, password or token are wrong; a proxy "
@@ -364,9 +414,77 @@ class RawTokenRefused(EndingDetector):
     def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
         if not start.sasl or not start.token or conn.by != "broker" or conn.lost:
             return
-        found = self.report((conn.identity, conn.broker), None, time_ns=conn.closed_ns, facts=conn.facts)
+        state, then = self.sasl.ended, start.closed_on
+        mechanism = state.mechanism if state is not None else ""
+        if then is not None and (mechanism != "GSSAPI" or not start.to_answer):
+            return  # its tokens were answered
+        early = (
+            (
+                "a login with GSSAPI ends with a token of the client, in which it chooses the protection that the broker's last token offers "
+                "(RFC 4752). A broker takes whatever comes instead for that token, refuses it and ends the connection.",
+                "it is the client library's fault: upgrade it; until then, use another mechanism (SCRAM, PLAIN)",
+            )
+            if then is not None
+            else ()
+        )
+        found = self.report((conn.identity, conn.broker, bool(early)), None, *early, time_ns=conn.closed_ns, facts=conn.facts_of(then))
         found.severity = self.severity if found.count >= self.OFTEN else Severity.MEDIUM
-        found.seen = f"{conn.who} sends a token to {conn.where} after SaslHandshake v0, and is disconnected without an answer{_tries(found)}"
+        found.seen = (
+            f"{conn.who} sends {then.api} to {conn.where} before its login with GSSAPI has ended: the broker's last token "
+            f"({start.to_answer} bytes) is not answered; it is disconnected{_tries(found)}"
+            if then is not None
+            else f"{conn.who} sends a token to {conn.where} after SaslHandshake v0, and is disconnected without an answer{_tries(found)}"
+        )
+
+
+class TokenNotAnswered(_SaslEndingDetector):
+    id = "sasl-token-not-answered"
+    severity = Severity.HIGH
+    title = "a broker ends connections on SaslAuthenticate instead of answering it"
+    apis = _SASL
+    wanted = Wanted.NEW
+    OFTEN = 3
+    """Connections; a broker that stops ends each once."""
+
+    def setup(self) -> None:
+        self._accepted: BoundedDict[tuple[str, str, str], int] = BoundedDict(4096)
+        """By client host, broker and mechanism: when a login last worked."""
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        state = self.sasl.of(conn)
+        if exchange.api_key == _AUTHENTICATE and state is not None and state.logins:
+            self._accepted[conn.client_host, conn.broker, state.mechanism] = exchange.response_time_ns or 0
+
+    def ended(self, conn: ClientConnection, start: ConnectionStart, how: Ending) -> None:
+        state, last = self.sasl.ended, start.closed_on
+        if state is None or last is None or last.api_key != _AUTHENTICATE or conn.by != "broker" or conn.lost or last.undecoded:
+            return
+        mechanism = state.mechanism or "SASL"
+        accepted = self._accepted.get((conn.client_host, conn.broker, state.mechanism))
+        secret = "token" if mechanism == "OAUTHBEARER" else "ticket" if mechanism == "GSSAPI" else "user or password"
+        since = (
+            f"the {secret} was accepted before, so it has expired or changed since"
+            if accepted
+            else f"the {secret} is not accepted{': expired, or of another issuer or audience' if secret == 'token' else ''}"
+        )
+        found = self.report(
+            (conn.identity, conn.broker, mechanism),
+            last,
+            "Kafka answers a login that it refuses with SASL_AUTHENTICATION_FAILED and a reason (KIP-152). Who ends the connection instead "
+            f"fails on the {secret}: a proxy or Kafka-compatible product, or a login module or callback of the broker that throws. Likeliest: {since}.",
+            f"look at the log of the broker, product or proxy at that time; check the {secret}"
+            + (", and that the client fetches a new one before the old one expires" if secret == "token" else "")
+            + "; report to its developers that it must answer with an error",
+            severity=Severity.LOW,
+            time_ns=conn.closed_ns,
+            mechanism=mechanism,
+            facts=conn.facts_of(last),
+        )
+        found.severity = self.severity if found.count >= self.OFTEN else Severity.LOW
+        ago = f"; it accepted a login {duration((conn.closed_ns or 0) - accepted)} before" if accepted else ""
+        found.seen = (
+            f"{conn.where} ends the connection of {conn.who} on SaslAuthenticate with {mechanism}, without an answer{_tries(found)}{ago}"
+        )
 
 
 class RequestBeforeAuthentication(EndingDetector):

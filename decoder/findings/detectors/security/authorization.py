@@ -55,6 +55,9 @@ _NEEDS = {
     },
 }  # fmt: skip
 _USUALLY = {"topic": "Describe", "group": "Read", "transactional-id": "Write", "cluster": "Alter"}
+_LOG_DIRS, _LOG_DIRS_ERROR = facts.api_key("DescribeLogDirs"), 3
+"""The first version of DescribeLogDirs with an error of its own: before it, a broker answers a client that may not describe the cluster
+without any directory (KafkaApis.handleDescribeLogDirsRequest), though every broker has one."""
 MOST_NAMED = 20
 """Most resources kept by name."""
 
@@ -70,14 +73,22 @@ class AuthorizationFailed(Detector):
     title = "a client asks for something that it is not allowed to do"
     wanted = Wanted.FAILED
 
+    @classmethod
+    def wanted_of(cls, api_key: int, version: int) -> Wanted:
+        return Wanted.ALL if api_key == _LOG_DIRS and version < _LOG_DIRS_ERROR else cls.wanted
+
     def setup(self) -> None:
         self._sasl = self.traffic.model(SaslStates)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.response is None or not exchange.error:
+        if exchange.response is None or (not exchange.error and exchange.api_key != _LOG_DIRS):
             return
         message = exchange.response_view
         if message is None:
+            return
+        if exchange.api_key == _LOG_DIRS and not exchange.error:
+            if exchange.api_version < _LOG_DIRS_ERROR and not message["results"]:
+                self._count(conn, exchange, facts.error_code("CLUSTER_AUTHORIZATION_FAILED"), "cluster", None)
             return
         asked: dict[str, Any] | None = None
         for code, names in _codes(message.to_dict(), {}):
@@ -121,6 +132,9 @@ class AuthorizationFailed(Detector):
         some = ", ".join(resources[:3]) + (f" and {len(resources) - 3} more" if len(resources) > 3 else "")
         principal = self._principal(conn)
         hidden = kind == "topic" and not any(topic in resources for topic, _ in conn.cluster.leaders)
+        empty = kind == "cluster" and apis == ["DescribeLogDirs"] and not (found.exchanges and found.exchanges[0].error)
+        if empty:
+            error = "an answer without directories, which stands for CLUSTER_AUTHORIZATION_FAILED in this version"
         found.seen = (
             f"{conn.who}{f' (principal User:{principal})' if principal else ''} is refused by {conn.where} with {error} {_times(found.count)}: {', '.join(apis)}"
             f"{f' on {kind} {some}' if some else ''}"

@@ -13,7 +13,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
-from ...engine.traffic import ClientConnection
+from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.offered_versions import Table, removal, since, version_range
 
 API_VERSIONS = facts.api_key("ApiVersions")
@@ -434,6 +434,19 @@ _CHANGES = {
 _READS = frozenset(_CHANGES) | _BEGINNINGS
 
 
+_CREATE, _DEFAULTS = facts.api_key("CreateTopics"), 4
+"""The first version of CreateTopics with -1 for the broker's defaults."""
+_UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
+_MADE_BY_STREAMS = ("-repartition", "-changelog")
+
+
+def _internal_topic(exchange: Exchange) -> str:
+    """A topic of Kafka Streams that a Metadata request names, \"\" without."""
+    message = exchange.request_view
+    topics = message.to_dict()["topics"] if message is not None else ()
+    return next((t["name"] for t in topics or () if t["name"] and t["name"].endswith(_MADE_BY_STREAMS)), "")
+
+
 class AdminGivesUp(Detector):
     id = "admin-client-gives-up"
     severity = Severity.LOW
@@ -444,9 +457,23 @@ class AdminGivesUp(Detector):
         # By connection: the last answer, and whether it can only be the first step of a change.
         self._read: BoundedDict[int, tuple[Exchange, tuple[int, ...], bool]] = BoundedDict()
         self._other: BoundedDict[int, None] = BoundedDict()
+        self._to_make: BoundedDict[int, tuple[Exchange, str] | None] = BoundedDict()
+        """By connection: a topic that Streams makes itself, and that is not there; None once the client did something else."""
+        self._creators: BoundedDict[ClientIdentity, None] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         offered, changes = conn.about.offered, _CHANGES.get(exchange.api_key, ())
+        if exchange.api_key == _CREATE:
+            self._creators[conn.identity] = None
+            self._found.pop((conn.identity, conn.broker, _CREATE), None)
+        if exchange.api_key not in _READS:
+            self._to_make[conn.number] = None
+        elif exchange.api_key == METADATA and self._to_make.get(conn.number, self) is not None:
+            name = _internal_topic(exchange) if exchange.error == _UNKNOWN_TOPIC else ""
+            if name:
+                self._to_make[conn.number] = exchange, name
+            else:
+                self._to_make.pop(conn.number, None)
         if exchange.api_key not in _READS or exchange.state is not State.PAIRED or exchange.error:
             self._other[conn.number] = None
             self._read.pop(conn.number, None)
@@ -456,7 +483,31 @@ class AdminGivesUp(Detector):
                 before_change = exchange.api_key != _DESCRIBE_CONFIGS or not asked.to_dict().get("include_synonyms", True)
                 self._read[conn.number] = exchange, missing, before_change
 
+    def _without_creation(self, conn: ClientConnection, exchange: Exchange, topic: str) -> None:
+        offered = conn.about.range(_CREATE)
+        if offered is None or offered[1] >= _DEFAULTS:
+            return
+        came = since(_CREATE, _DEFAULTS)
+        finding = self.report(
+            (conn.identity, conn.broker, _CREATE),
+            exchange,
+            "a Streams application makes its repartition and changelog topics itself. Since Kafka 3.0 it asks for the broker's default number of "
+            f"replicas (replication.factor=-1, KIP-733), which needs CreateTopics v{_DEFAULTS} (KIP-464, Kafka {came}). Where that is not offered it "
+            "fails with an UnsupportedVersionException that is not visible on the wire, and the application stops.",
+            f"set replication.factor to a number in the Streams application (3, or 1 with one broker), or upgrade the brokers to {came} or newer",
+            severity=Severity.HIGH,
+            facts=conn.facts,
+            topic=topic,
+        )
+        finding.seen = (
+            f"{conn.who} asks {conn.where} for {topic!r}, which is not there, and ends the connection without making it ({times(finding.count)}); "
+            f"the broker offers CreateTopics {version_range(offered)}"
+        )
+
     def closed(self, conn: ClientConnection) -> None:
+        to_make = self._to_make.pop(conn.number, None)
+        if to_make is not None and conn.by == "client" and not conn.lost and conn.identity not in self._creators:
+            self._without_creation(conn, *to_make)
         other = self._other.pop(conn.number, self) is None
         exchange, missing, before_change = self._read.pop(conn.number, (None, (), False))
         if exchange is None or other or not conn.how or conn.by == "broker" or conn.lost or not (conn.client_id or "").startswith("adminclient"):

@@ -131,7 +131,7 @@ def test_what_is_wrong_is_named_at_once() -> None:
 
 
 def test_what_went_away_is_low() -> None:
-    (found,) = _reported("CreateTopics", ["POLICY_VIOLATION", "POLICY_VIOLATION", "NONE"], "topics.error_code")
+    (found,) = _reported("CreateTopics", ["INVALID_CONFIG", "INVALID_CONFIG", "NONE"], "topics.error_code")
     assert found.severity is Severity.LOW and found.count == 2 and found.about["gone"] and "it went away" in found.seen
 
 

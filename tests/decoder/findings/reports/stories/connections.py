@@ -227,7 +227,6 @@ STORIES = (
         "Metadata names 127.0.0.1:9092 to a client on another machine, which asks again every 2 s",
         "advertised.listeners says 127.0.0.1, the client's own machine: the broker's configuration",
         loopback_advertised, frozenset({"unreachable-advertised-address"}), (r"127\.0\.0\.1:9092", r"advertised\.listeners"),
-        named=False, refuted=(r"TLS", r"SASL", r"version"),
     ),
     Story(
         "https://github.com/redpanda-data/redpanda/pull/25636", "Java 3.8", "Redpanda before 25.1",

@@ -7,6 +7,19 @@ from harness.wire import with_size
 from traffic.conversations import Conversations
 
 from .admin import topic_that_is_not_waited_for
+from .brokers import (
+    closed_on_an_expired_token,
+    log_directories_that_are_not_shown,
+    out_of_range_though_inside,
+    topic_that_is_not_deleted,
+)
+from .clients import (
+    address_that_metadata_no_longer_names,
+    coordinator_that_is_not_looked_for,
+    kerberos_that_is_not_finished,
+    one_beyond_the_committed_offset,
+    topics_that_cannot_be_made,
+)
 from .connections import brokers_of_two_clusters, raw_token_after_the_old_handshake, sessions_of_the_same_length
 from .fetching import offsets_by_time, records_with_a_filler
 from .groups import (
@@ -373,6 +386,42 @@ def member_id_that_is_used() -> Conversations:
     return member_id_that_is_not_used(joins=True)
 
 
+def log_that_is_read_after_its_leader_moved() -> Conversations:
+    return out_of_range_though_inside(refused=False)
+
+
+def consumer_that_begins_where_it_committed() -> Conversations:
+    return one_beyond_the_committed_offset(beyond=0)
+
+
+def coordinator_that_is_looked_for() -> Conversations:
+    return coordinator_that_is_not_looked_for(asks=True)
+
+
+def topics_of_streams_that_are_made() -> Conversations:
+    return topics_that_cannot_be_made(made=True)
+
+
+def client_that_follows_a_broker() -> Conversations:
+    return address_that_metadata_no_longer_names(follows=True)
+
+
+def login_with_kerberos() -> Conversations:
+    return kerberos_that_is_not_finished(finished=True)
+
+
+def token_that_was_renewed() -> Conversations:
+    return closed_on_an_expired_token(renewed=True)
+
+
+def topic_that_is_deleted_late() -> Conversations:
+    return topic_that_is_not_deleted(deleted=True)
+
+
+def log_directories() -> Conversations:
+    return log_directories_that_are_not_shown(shown=True)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
@@ -380,5 +429,7 @@ TWINS = (
     join_that_a_restart_ends, commit_without_metadata_to_a_newer_broker, login_with_the_old_handshake, rebalances_with_a_fetch_between,
     offsets_asked_for_again, sequences_that_begin_again, topic_that_is_there_the_second_time, connections_that_last_after_their_records,
     brokers_that_were_set_up_anew, offsets_that_are_accepted_in_the_end,
-    member_that_comes_back, member_id_that_is_used,
+    member_that_comes_back, member_id_that_is_used, log_that_is_read_after_its_leader_moved, consumer_that_begins_where_it_committed,
+    coordinator_that_is_looked_for, topics_of_streams_that_are_made, client_that_follows_a_broker, login_with_kerberos,
+    token_that_was_renewed, topic_that_is_deleted_late, log_directories,
 )  # fmt: skip

@@ -111,6 +111,8 @@ class Talk(Conversations):
         }
         if version < 2:
             del given["cluster_id"]
+        if version < 1:
+            del given["controller_id"]
         if version < 7:
             given["topics"] = [
                 t | {"partitions": [{k: v for k, v in p.items() if k != "leader_epoch"} for p in t["partitions"]]}
