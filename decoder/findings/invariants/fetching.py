@@ -341,6 +341,24 @@ def _epoch_above(pair: Pair) -> Iterator[Seen]:
                 return
 
 
+def _epoch_unknown(pair: Pair) -> Iterator[Seen]:
+    """The leader accepts the current epoch that a request names, so it knows no later one."""
+    asked = {
+        (t.topic, p.partition): (p.leader_epoch, p.current_leader_epoch)
+        for t in pair.asked.topics or () for p in t.partitions or () if 0 <= p.current_leader_epoch < p.leader_epoch
+    }  # fmt: skip
+    for topic in pair.answer.topics or () if asked else ():
+        for p in topic.partitions or ():
+            wanted = asked.get((topic.topic, p.partition))
+            if wanted is not None and not p.error_code and (p.leader_epoch, p.end_offset) != (-1, -1):
+                text = (
+                    f"is {p.leader_epoch} with end offset {p.end_offset} for {topic.topic}-{p.partition} and epoch {wanted[0]}, though the "
+                    f"leader's epoch is {wanted[1]}, so that it knows no epoch {wanted[0]}"
+                )
+                yield Seen("topics.partitions.leader_epoch", text)
+                return
+
+
 def _acquired(pair: Pair) -> Iterator[Seen]:
     for path, p in each(pair.answer, "responses", "partitions"):
         end = -1
@@ -440,6 +458,9 @@ ROWS: tuple[Row, ...] = (
         "LeaderEpochFileCache.endOffsetFor, KIP-320", _epoch_above, "medium",
         "Clients take a wrong offset for the end of their "
         "epoch, and do not notice lost records.", since=1),
+    Row("leader-epoch-unknown", "OffsetForLeaderEpoch", "answers epoch -1 and end offset -1 for an epoch later than all that it knows",
+        "LeaderEpochFileCache.endOffsetFor, KIP-320", _epoch_unknown, "medium",
+        "Clients take the end offset for the point where the log was truncated: they report lost records and go back to it.", since=2),
     Row("leader-epoch-end-negative", "OffsetForLeaderEpoch", "answers an end offset from 0 up, or -1 if it does not "
         "know the epoch",
         "LeaderEpochFileCache.endOffsetFor, KIP-320", _below_minus_one("topics", "partitions", "end_offset"), "low"),

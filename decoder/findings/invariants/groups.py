@@ -279,7 +279,10 @@ def _offset_below(pair: Pair) -> Iterator[Seen]:
     arrays = ("groups", "topics", "partitions") if hasattr(pair.answer, "groups") else ("topics", "partitions")
     for path, p in each(pair.answer, *arrays):
         if not p.error_code and p.committed_offset < -1:
-            yield Seen(f"{path}.committed_offset", f"is {p.committed_offset} without an error")
+            yield Seen(f"{path}.committed_offset", f"is {p.committed_offset} without an error", "offset-fetch-negative")
+            return
+        if not p.error_code and getattr(p, "committed_leader_epoch", -1) < -1:
+            yield Seen(f"{path}.committed_leader_epoch", f"is {p.committed_leader_epoch} without an error", "offset-fetch-epoch")
             return
 
 
@@ -458,6 +461,9 @@ ROWS: tuple[Row, ...] = (
     Row("offset-fetch-negative", "OffsetFetch", "answers an offset from 0 up, or -1 if none was committed",
         "OffsetMetadataManager.fetchOffsets",
         _offset_below, "medium", "Consumers start at a wrong position."),
+    Row("offset-fetch-epoch", "OffsetFetch", "answers a leader epoch from 0 up, or -1 if none was committed",
+        "OffsetMetadataManager.fetchOffsets, KIP-320", _offset_below, "medium",
+        "Consumers cannot check whether their position is still in the log, or fail to.", since=5),
     *Items("OffsetDelete", "partitions", "topics(name).partitions(partition_index)",
         "topics(name).partitions(partition_index)",
            "KafkaApis.handleOffsetDeleteRequest, KIP-496", "Admin clients fail the call.").rows(),

@@ -250,6 +250,9 @@ _WITH_VALUES = facts.api_key_set(
 """APIs whose requests have free text, which a broker may fail to read."""
 
 
+_FOR_RECORDS = facts.api_key_set("Fetch", "ShareFetch")
+
+
 def _asked_for(exchange: Exchange) -> str:
     """The settings that an admin request changes; values only of settings that hold no credentials. "" for requests without."""
     message = exchange.request_view if exchange.api_key in _WITH_VALUES else None
@@ -350,7 +353,10 @@ class ClosedByBroker(Detector):
         if last is not None:
             self._ended(conn, ended - last[0] if not waiting else -1)
         if not lost:
-            self._pending(conn, waiting)
+            poll = next((e for e in waiting if e.api_key in _FOR_RECORDS and not e.undecoded), None)
+            after = ended - (poll.request_time_ns or ended) if poll is not None else 0
+            if poll is None or not served or after > self.JUST_SENT_NS or not self._of_one_api(conn, poll, after):
+                self._pending(conn, waiting)
             return
         asked = lost[0].request_time_ns or ended
         pause = last[1] if last is not None else 0
@@ -425,6 +431,9 @@ class ClosedByBroker(Detector):
         large = f"the request ({exchange.request_size} bytes) is over the broker's socket.request.max.bytes"
         cannot = "the broker cannot read the request or fails on it"
         rejects = "a proxy rejects this API (Envoy's kafka_broker filter, Kroxylicious, gateways of cloud providers)"
+        if exchange.api_key in _FOR_RECORDS:
+            large, cannot = cannot, "a proxy fails on the records that it should pass on (a filter that decrypts, decodes or converts them)"
+            return f"requests of other APIs are answered on the same connection; {api} never is. Likeliest first: {cannot}; {large}; {rejects}."
         if exchange.api_key in _WITH_VALUES:
             cannot, rejects = rejects, "the broker fails on the values of this request, instead of refusing them with an error"
         if offered:

@@ -73,6 +73,15 @@ class ConnectionRefused(Detector):
             how=conn.how,
             **conn.facts,
         )
+        if found.count == 1 and key in self._reached and conn.cluster.nodes.get(conn.cluster.node_at(conn.broker) or -1) == conn.broker:
+            found.why += (
+                " It worked before, and Metadata named this address: if the broker runs again elsewhere (a pod or container that has got another "
+                "address), a client that knows no other broker stays with the old one."
+            )
+            found.remedy += (
+                " Advertise a name instead of an address that changes (Kubernetes: the pod's name in a headless service), and let the client "
+                "start again from its bootstrap servers (metadata.recovery.strategy=rebootstrap, KIP-899)."
+            )
         found.count = max(found.count, failures.times)
         found.severity = Severity.HIGH if lasting else found.severity
         word = "refused" if conn.how == "refused" else "not answered"

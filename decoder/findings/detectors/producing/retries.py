@@ -10,7 +10,7 @@ from ....connection.exchange import Exchange, State
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import SECOND, duration, some, times
+from ...engine.formatting import SECOND, duration, several, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.leaders import named_leader
 from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector, said
@@ -26,7 +26,8 @@ class Trouble:
     """A partition that a client cannot write to: from the first refusal to the next success.
 
     `answers`: how often it was refused. `asked`: Metadata responses that the client got meanwhile. `leader_named`: the broker
-    named the leader in its answer. `blind`: refusals in a row since the client last heard who leads.
+    named the leader in its answer. `blind`: refusals in a row since the client last heard who leads. `replicas`: how many Metadata named
+    since, and how many of them in sync.
     """
 
     conn: ClientConnection
@@ -37,6 +38,7 @@ class Trouble:
     asked: int = 0
     leader_named: bool = False
     blind: int = 0
+    replicas: tuple[int, int] = (0, 0)
 
 
 _LOW_NS = 5 * SECOND
@@ -246,8 +248,41 @@ def _rate_replicas(about: dict[str, Any]) -> Severity:
     return Severity.MEDIUM if about["longest_ns"] >= _LOW_NS else Severity.LOW
 
 
+def _replicas_in_sync(about: dict[str, Any]) -> str:
+    have = about.get("replicas", 0)
+    return f"; Metadata shows {several(have, 'replica')}, all in sync" if have else ""
+
+
 class TooFewReplicas(_RefusedPartitions):
     id = "not-enough-replicas"
     severity = Severity.HIGH
     title = "a partition has fewer replicas in sync than min.insync.replicas"
-    REFUSALS = _Refusals(error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _explain_replicas, _rate_replicas)
+    REFUSALS = _Refusals(
+        error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _explain_replicas, _rate_replicas, _replicas_in_sync
+    )
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        message = exchange.response_view if self._open and exchange.api_key == METADATA else None
+        for topic in message.to_dict()["topics"] if message is not None else ():
+            for each in topic["partitions"]:
+                trouble = self._open.get((conn.identity, topic["name"], each["partition_index"]))
+                if trouble is not None:
+                    trouble.replicas = len(each["replica_nodes"]), len(each["isr_nodes"])
+        super().done(conn, exchange)
+
+    def _refused(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, now: int) -> None:
+        super()._refused(conn, exchange, result, now)
+        trouble, finding = self._open[conn.identity, result.topic, result.partition], self._found[conn.identity, result.error]
+        have, in_sync = trouble.replicas
+        if not have or in_sync < have:
+            return
+        finding.about["replicas"] = have
+        finding.why = (
+            "With acks=all, a leader writes only while at least min.insync.replicas replicas are in sync. No follower is missing here: "
+            f"min.insync.replicas is above the replication factor ({have}) of the topic, so no write with acks=all can succeed."
+        )
+        finding.remedy = (
+            f"lower min.insync.replicas of the topic to {max(have - 1, 1)}, or add replicas (kafka-reassign-partitions.sh); topics that are made with "
+            "fewer replicas than the broker's min.insync.replicas (default.replication.factor, tools that ask for 1) have this from the start"
+        )
+        self._update(finding, trouble)

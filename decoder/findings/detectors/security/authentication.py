@@ -42,7 +42,8 @@ _CLOCK = re.compile(r"(?i)expir|not yet|no longer|\bexp\b|\bnbf\b|\biat\b|clock|
 class SaslState:
     """One connection's authentication. `granted`: a session with an end was granted; `ends_ns`: when it ends, 0 for never. `logins`: that
     worked; `rounds`: SaslAuthenticate requests since the last SaslHandshake; `handshaken`: whether there was one that worked. `challenge`: the
-    last answer, if it refuses a token without an error code, which OAUTHBEARER allows (RFC 7628, section 3.2.2)."""
+    last answer, if it refuses a token without an error code, which OAUTHBEARER allows (RFC 7628, section 3.2.2). `nonces`: the
+    lengths of SCRAM's nonce in the client's first message, in the broker's, and in the client's last one."""
 
     mechanism: str = ""
     user: str = ""
@@ -52,6 +53,7 @@ class SaslState:
     granted: bool = False
     ends_ns: int = 0
     challenge: Exchange | None = None
+    nonces: tuple[int, int, int] = (0, 0, 0)
 
     def update(self, exchange: Exchange) -> None:
         """Take an answered SASL exchange."""
@@ -70,6 +72,11 @@ class SaslState:
             step = sasl_step(request["auth_bytes"] or b"")
             self.user = step.get("username") or self.user
             self.mechanism = self.mechanism or step.get("mechanism") or ""
+            answer = sasl_step(response["auth_bytes"] or b"") if response is not None and self.mechanism.startswith("SCRAM") else {}
+            if answer.get("step") == "server-first":
+                self.nonces = step.get("nonce_length", 0), answer["nonce_length"], 0
+            elif step["step"] == "client-final":
+                self.nonces = *self.nonces[:2], step["nonce_length"]
         if response is None or response.api_version < 1 or exchange.error == _FAILED:
             return
         lifetime_ms = response["session_lifetime_ms"]
@@ -272,6 +279,15 @@ def _cause(mechanism: str, reason: str, state: SaslState) -> tuple[str, str]:
                 f"The broker refuses the first message, which names the user and no password yet: the user has no {mechanism} "
                 f"credentials. It does not exist, or has only those of {other}, which are stored separately.",
                 f"check which credentials the user has: {check}; set them with {add}, or use the mechanism that the user has",
+            )
+        own, given, returned = state.nonces
+        # Kafka tolerates those of librdkafka before 2.6.1, which sent its own part twice.
+        if given and returned and returned not in (given, own + given):
+            return (
+                f"The client's last message has a nonce of {returned} characters, the broker's had {given}: a client must return that nonce (RFC 5802), "
+                "and this one sends another. Kafka has checked it since 3.7.2, 3.8.1 and 3.9 (CVE-2024-56128), so such a client worked with older "
+                "brokers; the password is not the reason.",
+                "it is the client library's fault: upgrade it",
             )
         return (
             f"The user has {mechanism} credentials, and the proof does not match them: the password is wrong.",

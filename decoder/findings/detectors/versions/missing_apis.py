@@ -12,7 +12,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import SECOND, times
+from ...engine.formatting import SECOND, duration, times
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.offered_versions import Table, removal, since, version_range
 
@@ -143,6 +143,8 @@ class ControllerListener(_EndsAfterApiVersions):
                 self._state(finding, ended)
 
 
+_BATCHES = 3
+"""The first version of Produce with record batches of format 2."""
 _DATA = -1
 """Stands for the key type of a client that asked for topics and has not looked for a coordinator."""
 _CLASSIC = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "OffsetCommit")
@@ -198,9 +200,13 @@ class ClientGivesUp(_EndsAfterApiVersions):
     explains = ("connection-churn",)
 
     OFTEN = 3
+    ASKS, ASKS_NS = 5, 30 * SECOND
+    """Requests of a client that asks for Metadata alone, and over how long."""
 
     def setup(self) -> None:
         super().setup()
+        # By connection: one on which a client that needs what is not offered asked for topics, and nothing else so far.
+        self._only_metadata: BoundedDict[int, tuple[ClientConnection, Exchange]] = BoundedDict()
         self._sought: BoundedDict[tuple[str, str], _Sought] = BoundedDict()
         # Clients that have sent nothing else so far: how often they ended, and the last time; None once they have.
         self._alone: BoundedDict[tuple[str, str], tuple[int, _Ended] | None] = BoundedDict()
@@ -218,6 +224,11 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 sought = self._sought[who] = _Sought(*found)
             elif sought.kind != found[0]:
                 sought.kind, sought.name = found
+        offered = conn.about.offered
+        if exchange.api_key != METADATA:
+            self._only_metadata.pop(conn.number, None)
+        elif offered is not None and FIND_COORDINATOR not in offered:
+            self._only_metadata[conn.number] = conn, exchange
         if exchange.api_key == METADATA and sought is None and (topic := _topic_of(exchange)) is not None:
             sought = self._sought[who] = _Sought(_DATA, topic)
         if sought is None:
@@ -248,6 +259,24 @@ class ClientGivesUp(_EndsAfterApiVersions):
             missing = _missing(last, sought, count >= self.OFTEN)
             if missing is not None and (sought.kind != _DATA or count >= self.OFTEN):
                 self._for_now[who] = self._state(last, sought, missing, count)
+
+        for conn, exchange in self._only_metadata.values():
+            who, offered = self._who(conn), conn.about.offered
+            sought, lasted = self._sought.get(who), conn.last_ns - conn.opened_ns
+            if (
+                sought is None or who in self._for_now or offered is None
+                or conn.requests < self.ASKS or lasted < self.ASKS_NS or sought.newest.keys() - {METADATA}
+            ):  # fmt: skip
+                continue
+            missing = _missing(_Ended(conn, exchange, offered), sought, False)
+            if missing is not None and missing.sure and not set(missing.apis) <= {"InitProducerId"}:
+                finding = self.finding(
+                    f"{conn.who} asks {conn.where} for topic {sought.name!r} again and again ({conn.requests} requests in {duration(lasted)}), and "
+                    f"for nothing else: {missing.text}",
+                    missing.why, missing.remedy, Severity.MEDIUM, missing=list(missing.apis), **conn.facts,
+                )  # fmt: skip
+                finding.add_evidence(exchange)
+                self._for_now[who] = finding
 
         for who, alone in self._alone.items():
             if alone is not None and alone[0] >= self.OFTEN and who not in self._for_now:
@@ -323,6 +352,17 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
     """What the client needs and is not offered; None if nothing is known to be missing."""
     offered = last.offered
     absent = tuple(api for api in _NEEDS[sought.kind] if facts.api_key(api) not in offered)
+    written = offered.get(PRODUCE, (0, _BATCHES))
+    if sought.kind == _DATA and absent == ("InitProducerId",) and written[1] < _BATCHES:
+        came = since(PRODUCE, _BATCHES)
+        return _Missing(
+            f"it offers Produce {version_range(written)} and no InitProducerId, so it is older than Kafka {came}",
+            f"many clients of today write and read record batches only (Produce v{_BATCHES} and Fetch v4, Kafka {came}; KIP-98), and find no version "
+            "in common. One that is idempotent needs InitProducerId too.",
+            f"upgrade the broker to {came} or newer (clients of today are made for 2.1 and newer), or use a client of its time",
+            True,
+            ("Produce", "InitProducerId"),
+        )
     if absent:
         purpose = (
             "a consumer needs Fetch, ListOffsets and FindCoordinator, a producer Produce, and one with enable.idempotence (Java's default) or "

@@ -182,6 +182,7 @@ def _fetching() -> Iterator[Case]:
     yield Case("OffsetForLeaderEpoch", 4, epochs, ends, {
         **items("offset-for-leader-epoch", "topics", "partitions", partition=9),
         "leader-epoch-above": put("topics", 0, "partitions", 0, "leader_epoch", value=5),
+        "leader-epoch-unknown": lambda asked, _: asked["topics"][0]["partitions"][0].update(current_leader_epoch=3),
         "leader-epoch-end-negative": put("topics", 0, "partitions", 0, "end_offset", value=-3),
     })  # fmt: skip
     deleted = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "low_watermark": 4}]}]}
@@ -341,6 +342,7 @@ def _groups() -> Iterator[Case]:
     yield Case("OffsetFetch", 7, {"group_id": "g", "topics": names}, {"topics": commits}, {
         **items("offset-fetch", "topics", "partitions", partition_index=9),
         "offset-fetch-negative": put("topics", 0, "partitions", 0, "committed_offset", value=-2),
+        "offset-fetch-epoch": put("topics", 0, "partitions", 0, "committed_leader_epoch", value=-2147483648),
     })  # fmt: skip
     yield Case("OffsetFetch", 8, {"groups": [{"group_id": "g", "topics": names}]}, {"groups": [{"group_id": "g",
         "topics": commits}]}, {

@@ -7,7 +7,7 @@ from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
 from traffic.conversations import Conversations
 
-from .telling import LATER, NOW_MS, Fields, Story, Talk, batch, java, subscription, topic
+from .telling import LATER, NOW_MS, Fields, Story, Talk, batch, java, librdkafka, subscription, topic
 
 
 def body(api: str, version: int, fields: Fields) -> bytes:
@@ -288,6 +288,90 @@ def leader_without_that_listener() -> Conversations:
     return talk
 
 
+def epoch_that_the_log_has_not(answer: tuple[int, int] = (4, 0)) -> Conversations:
+    talk = Talk("kgo", "v1.13.0", release="3.4", client_id="kgo")
+    conn = talk.meet()
+    for _ in range(3):
+        talk.metadata(conn, [topic()], version=9)
+        asked = {"topic": "orders", "partitions": [{"partition": 0, "current_leader_epoch": 4, "leader_epoch": 9}]}
+        given = {"partition": 0, "error_code": 0, "leader_epoch": answer[0], "end_offset": answer[1]}
+        body = {"replica_id": -1, "topics": [asked]}
+        talk.ask(conn, "OffsetForLeaderEpoch", 3, body, {"topics": [{"topic": "orders", "partitions": [given]}]})
+        talk.fetch(conn, 0, batch(0), 5000, version=11, took=0.01, epoch=4)
+        talk.wait(1)
+    talk.close(conn)
+    return talk
+
+
+def records_that_a_proxy_cannot_read(times: int = 8) -> Conversations:
+    talk = java("3.9.0", release="3.9", client_id="consumer-g-1", broker="10.0.0.1:9192")
+    for _ in range(times):
+        conn = talk.meet(version=4)
+        talk.metadata(conn, [topic("secret")], ((1, "10.0.0.1", 9192),), 12)
+        offsets(talk, conn, -2, 0, topic_name="secret")
+        asked = {"topic": "secret", "partitions": [{"partition": 0, "fetch_offset": 0, "current_leader_epoch": 4, "partition_max_bytes": 1 << 20}]}
+        talk.pipelined(conn, ("Fetch", 11, {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 52428800, "topics": [asked]}))
+        talk.wait(0.02)
+        talk.close(conn, by="broker")
+        talk.wait(0.3)
+    return talk
+
+
+def epoch_without_a_value(epoch: int = -2147483648) -> Conversations:
+    talk = Talk("kgo", "v1.16.1", release="3.5", client_id="kgo")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=9)
+    talk.coordinator(conn, "g", version=4)
+    answer = {"partition_index": 0, "committed_offset": 120, "committed_leader_epoch": epoch, "metadata": "", "error_code": 0}
+    asked = {"group_id": "g", "topics": [{"name": "orders", "partition_indexes": [0]}], "require_stable": True}
+    talk.ask(conn, "OffsetFetch", 7, asked, {"topics": [{"name": "orders", "partitions": [answer]}]})
+    for at in range(120, 150, 3):
+        talk.fetch(conn, at, batch(at), 150, version=11, took=0.01, epoch=4)
+    talk.close(conn)
+    return talk
+
+
+def groups_that_are_not_offered(offered: bool = False) -> Conversations:
+    talk = librdkafka("2.3.0", release="2.4", client_id="rdkafka")
+    for key in () if offered else (8, 9, 10, 11, 12, 13, 14):
+        talk.offered.pop(key, None)
+    conn = talk.meet()
+    for _ in range(12):
+        talk.metadata(conn, [topic()], version=4)
+        talk.wait(5)
+    talk.close(conn)
+    return talk
+
+
+def setting_that_cannot_be_changed() -> Conversations:
+    talk = Talk("sarama", "1.43.2", release="2.8", client_id="terraform-provider-kafka", broker="10.0.0.1:9098", tls=True)
+    for _ in range(2):
+        conn = talk.open()
+        talk.metadata(conn, [topic("events")], ((1, "10.0.0.1", 9098),), 5)
+        text = (
+            "Amazon MSK Serverless can't alter topic configuration cleanup.policy. Only the following topic configurations are alterable: "
+            "[compression.type, max.message.bytes, retention.bytes, retention.ms]."
+        )
+        configs = [{"name": "retention.ms", "value": "86400000"}, {"name": "cleanup.policy", "value": "delete"}]
+        resource = {"resource_type": 2, "resource_name": "events"}
+        answer = {"responses": [resource | {"error_code": 40, "error_message": text}]}
+        talk.ask(conn, "AlterConfigs", 0, {"resources": [resource | {"configs": configs}], "validate_only": False}, answer)
+        talk.close(conn)
+        talk.wait(10)
+    return talk
+
+
+def fewer_replicas_than_must_be_in_sync() -> Conversations:
+    talk = librdkafka("1.0.0", release="2.1", client_id="rdkafka")
+    conn = talk.meet()
+    for _ in range(4):
+        talk.metadata(conn, [topic("test-str-01")], version=2)
+        talk.produce(conn, batch(0, 1), "test-str-01", error=19)
+        talk.wait(0.3)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/apache/kafka/pull/1101", "Java 0.9", "Kafka 0.9.0",
@@ -393,5 +477,41 @@ STORIES = (
         "Metadata: LISTENER_NOT_FOUND for the partitions, for ever",
         "the leader has no listener of the name that the client uses: the same listeners on all brokers",
         leader_without_that_listener, frozenset({"partition-without-leader"}), (r"LISTENER_NOT_FOUND", r"listener"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/11864", "franz-go 1.13", "Redpanda 23.1",
+        "OffsetForLeaderEpoch for epoch 9, which the log has not: epoch 4, end offset 0 (the log's start)",
+        "Kafka answers -1 and -1 for an epoch that it does not know: the broker's fault; the client begins at 0 again",
+        epoch_that_the_log_has_not, frozenset({"impossible-answer"}), (r"OffsetForLeaderEpoch", r"-1"),
+    ),
+    Story(
+        "https://github.com/kroxylicious/kroxylicious/issues/2346", "Java 3.9", "Kroxylicious with record encryption",
+        "Fetch of a topic is answered by FIN each time; everything else is answered",
+        "the proxy (or the broker) fails on the records of this topic",
+        records_that_a_proxy_cannot_read, frozenset({"closed-without-answer"}), (r"Fetch v11", r"a proxy fails on the records"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/pull/17260", "franz-go 1.16", "Redpanda 23.3",
+        "OffsetFetch: committed_leader_epoch -2147483648",
+        "epochs are 0 or more, -1 stands for none: the broker's fault",
+        epoch_without_a_value, frozenset({"impossible-answer"}), (r"committed_leader_epoch is -2147483648",),
+    ),
+    Story(
+        "https://github.com/SaaSy-Solutions/mockforge/pull/186", "librdkafka 2.3", "MockForge, which has no groups",
+        "ApiVersions without FindCoordinator and the group APIs; Metadata is asked again and again, nothing else",
+        "consumers with a group need FindCoordinator, which is not offered",
+        groups_that_are_not_offered, frozenset({"client-gives-up"}), (r"FindCoordinator", r"not offer"),
+    ),
+    Story(
+        "https://github.com/Mongey/terraform-provider-kafka/issues/446", "sarama in the Terraform provider", "MSK Serverless",
+        "AlterConfigs with retention.ms and cleanup.policy: INVALID_CONFIG",
+        "MSK Serverless does not alter cleanup.policy: leave it out",
+        setting_that_cannot_be_changed, frozenset({"unexplained-error"}), (r"INVALID_CONFIG", r"can't alter topic configuration cleanup\.policy"),
+    ),
+    Story(
+        "https://github.com/edenhill/kcat/issues/184", "librdkafka 1.0", "Kafka 2.1, min.insync.replicas=2",
+        "the topic has one replica, which is in sync; Produce: NOT_ENOUGH_REPLICAS",
+        "min.insync.replicas is above the number of replicas: no follower is missing",
+        fewer_replicas_than_must_be_in_sync, frozenset({"not-enough-replicas"}), (r"min\.insync\.replicas is above the replication factor \(1\)", r"No follower is missing"),
     ),
 )  # fmt: skip

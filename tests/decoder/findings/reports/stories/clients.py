@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.decoder import encode_response
+from barnabas.decoder import encode_response, records
+from barnabas.decoder.records import Record
 from harness.wire import with_size
 from traffic.conversations import Conversations
 
@@ -322,6 +323,88 @@ def address_that_metadata_no_longer_names(follows: bool = False) -> Conversation
     return talk
 
 
+def produce_that_is_too_old() -> Conversations:
+    talk = Talk(release="0.10.2", client_id="rskafka")
+    for _ in range(3):
+        conn = talk.meet(version=0)
+        talk.metadata(conn, [topic("test")], version=1)
+        other = talk.meet(version=0)
+        talk.wait(0.01)
+        talk.close(other)
+        talk.close(conn)
+        talk.wait(5)
+    return talk
+
+
+def address_of_a_pod_that_is_gone() -> Conversations:
+    talk = librdkafka("1.5.2", release="2.6", client_id="rdkafka", broker="10.0.0.81:9092")
+    conn = talk.meet()
+    talk.metadata(conn, [topic(leader=1001, nodes=(1001,))], ((1001, "10.0.0.81", 9092),), 4)
+    for at in range(0, 30, 3):
+        talk.fetch(conn, at, batch(at), 30, took=0.1)
+    talk.close(conn, by="broker")
+    for _ in range(12):
+        talk.wait(3)
+        talk.close(talk.open(established=False), "unreached", by="")
+        talk.wait(4)
+    return talk
+
+
+def record_that_is_too_large_for_ever() -> Conversations:
+    talk = java("1.0.0", release="1.0", client_id="logstash")
+    conn = talk.meet(version=1)
+    talk.metadata(conn, [topic("logs")], version=5)
+    data = records.encode_batch([Record(0, 1_753_000_000_000, None, bytes(range(256)) * 8000)])
+    for _ in range(25):
+        talk.produce(conn, data, "logs", 3, error=10)
+        talk.wait(0.1)
+    talk.close(conn)
+    return talk
+
+
+def nonce_of_another() -> Conversations:
+    talk = Talk(release="3.9", client_id="brod", broker="10.0.0.1:9093", tls=True)
+    for _ in range(4):
+        conn = talk.meet(version=0)
+        talk.ask(conn, "SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"mechanisms": ["SCRAM-SHA-256"]})
+        talk.ask(
+            conn, "SaslAuthenticate", 0, {"auth_bytes": b"n,,n=alice,r=rOprNGfwEbeRWgbNEkqO"},
+            {"auth_bytes": b"r=rOprNGfwEbeRWgbNEkqOaX8Vn1fbnQgwQyXy0Kqd0s,s=MTIzNDU2Nzg5MGFiY2Q=,i=4096"},
+        )  # fmt: skip
+        refused = {
+            "error_code": 58, "error_message": "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256",
+            "auth_bytes": b"",
+        }  # fmt: skip
+        final = b"c=biws,r=1234567890abcd,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+        talk.ask(conn, "SaslAuthenticate", 0, {"auth_bytes": final}, refused)
+        talk.close(conn, by="broker")
+        talk.wait(1)
+    return talk
+
+
+def largest_timestamp_that_cannot_be_asked_for() -> Conversations:
+    talk = java("3.6.1", release="3.1", client_id="adminclient-1")
+    talk.offered[2] = (0, 4)
+    for _ in range(3):
+        conn = talk.meet()
+        talk.metadata(conn, [topic()], version=9)
+        talk.wait(0.02)
+        talk.close(conn)
+        talk.wait(4)
+    return talk
+
+
+def log_directories_that_cannot_be_asked_for() -> Conversations:
+    talk = java("3.3.1", release="2.8", client_id="kafka-ui-admin-1", broker="10.0.0.1:9098", tls=True)
+    talk.offered.pop(35, None)
+    conn = talk.meet()
+    for _ in range(10):
+        talk.metadata(conn, [topic()], ((1, "10.0.0.1", 9098),), 9, asked=[])
+        talk.wait(27)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/aio-libs/aiokafka/issues/1112", "aiokafka 0.12.0", "Kafka 3.7, compression.type=zstd on the topic",
@@ -402,5 +485,43 @@ STORIES = (
         "Metadata gives broker 2 the address 10.0.0.22, and its old one to broker 3; the client produces over the old connection",
         "the client stays with an address that Metadata no longer gives for broker 2 (KAFKA-20394)",
         address_that_metadata_no_longer_names, frozenset({"metadata-ignored"}), (r"at 10\.0\.0\.22:9092 since it has moved from 10\.0\.0\.12", r"KAFKA-20394"),
+    ),
+    Story(
+        "https://github.com/influxdata/rskafka/issues/235", "rskafka 0.5", "Kafka 0.10.2",
+        "Produce is offered to v2; the client asks the leader for its versions and ends there",
+        "the client needs Produce v3 of Kafka 0.11: upgrade the broker",
+        produce_that_is_too_old, frozenset({"client-gives-up"}), (r"Produce v0 to v2", r"0\.11"),
+    ),
+    Story(
+        "https://github.com/confluentinc/confluent-kafka-python/issues/990", "librdkafka 1.5.2", "Kafka 2.6 in Kubernetes",
+        "the pod of 10.0.0.81:9092, as Metadata named it, is gone; the client goes on connecting there",
+        "Metadata named the address of a pod, which has another one now: advertise a name",
+        address_of_a_pod_that_is_gone, frozenset({"connection-refused"}), (r"10\.0\.0\.81:9092", r"Metadata named this address", r"Advertise a name"),
+    ),
+    Story(
+        "https://github.com/logstash-plugins/logstash-output-kafka/issues/190", "Java 1.0 in Logstash", "Kafka 1.0",
+        "one record of 2 MB: MESSAGE_TOO_LARGE, sent again 25 times",
+        "it is above max.message.bytes, and sending it again does not help: the application must drop it, or the limit be raised",
+        record_that_is_too_large_for_ever, frozenset({"produce-too-large"}), (r"max\.message\.bytes", r"25 times", r"a single record that is too large always fails"),
+    ),
+    Story(
+        "https://github.com/kafka4beam/kafka_protocol/pull/112", "brod (kafka_protocol 4.1.2)", "Kafka 3.9",
+        "SCRAM: the client's final message has another nonce than the broker's first: SASL_AUTHENTICATION_FAILED",
+        "the client library sends a wrong nonce, which newer brokers check; the password is not at fault",
+        nonce_of_another, frozenset({"sasl-authentication-failed"}), (r"nonce of 14 characters, the broker's had 42", r"client library's fault"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/redpanda/issues/17829", "Java 3.6 admin client", "Redpanda 23.3",
+        "ListOffsets is offered to v4; the admin client asks for Metadata and ends, three times",
+        "OffsetSpec.maxTimestamp needs ListOffsets v7 (Kafka 3.0)",
+        largest_timestamp_that_cannot_be_asked_for, frozenset({"admin-client-gives-up"}), (r"ListOffsets",),
+        named=False, refuted=(r"TLS", r"SASL", r"password", r"network|firewall"),
+    ),
+    Story(
+        "https://github.com/provectus/kafka-ui/issues/3261", "Java 3.3 in kafka-ui", "MSK Serverless",
+        "DescribeLogDirs is not offered; Metadata is asked again every 27 s",
+        "the tool needs DescribeLogDirs, which the service does not offer",
+        log_directories_that_cannot_be_asked_for, frozenset({"admin-client-gives-up"}), (r"DescribeLogDirs",),
+        named=False, refuted=(r"TLS", r"SASL", r"password", r"network|firewall"),
     ),
 )  # fmt: skip

@@ -9,8 +9,12 @@ from traffic.conversations import Conversations
 from .admin import topic_that_is_not_waited_for
 from .brokers import (
     closed_on_an_expired_token,
+    epoch_that_the_log_has_not,
+    epoch_without_a_value,
+    groups_that_are_not_offered,
     log_directories_that_are_not_shown,
     out_of_range_though_inside,
+    records_that_a_proxy_cannot_read,
     topic_that_is_not_deleted,
 )
 from .clients import (
@@ -422,6 +426,22 @@ def log_directories() -> Conversations:
     return log_directories_that_are_not_shown(shown=True)
 
 
+def epochs_that_are_not_known() -> Conversations:
+    return epoch_that_the_log_has_not((-1, -1))
+
+
+def offset_without_an_epoch() -> Conversations:
+    return epoch_without_a_value(-1)
+
+
+def metadata_asked_for_by_a_client_that_waits() -> Conversations:
+    return groups_that_are_not_offered(offered=True)
+
+
+def fetches_that_two_stops_of_a_broker_end() -> Conversations:
+    return records_that_a_proxy_cannot_read(times=2)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
@@ -431,5 +451,6 @@ TWINS = (
     brokers_that_were_set_up_anew, offsets_that_are_accepted_in_the_end,
     member_that_comes_back, member_id_that_is_used, log_that_is_read_after_its_leader_moved, consumer_that_begins_where_it_committed,
     coordinator_that_is_looked_for, topics_of_streams_that_are_made, client_that_follows_a_broker, login_with_kerberos,
-    token_that_was_renewed, topic_that_is_deleted_late, log_directories,
+    token_that_was_renewed, topic_that_is_deleted_late, log_directories, epochs_that_are_not_known, offset_without_an_epoch,
+    metadata_asked_for_by_a_client_that_waits, fetches_that_two_stops_of_a_broker_end,
 )  # fmt: skip
