@@ -29,6 +29,7 @@ _OF_ANYBODY = _NAMING | {
         "PushTelemetry", "DescribeTopicPartitions",
     )
 }  # fmt: skip
+_JAVA = "apache-kafka-java"
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
 """The host name that Docker gives a container."""
 _PATIENCE_NS = 15_000_000_000  # a client that waits longer before it asks again is not stuck
@@ -175,8 +176,8 @@ class UnreachableAdvertisedAddress(Detector):
         lasted = seeker.last_ns - seeker.first_ns
         stuck = seeker.asked >= self.LOOKUPS and seeker.connections >= self.CONNECTIONS and lasted >= self.LOOKUP_NS
         for address, node in seeker.addresses.items():
-            if not seeker.wants and not _hint(seeker.conn, address):
-                continue  # a client that only lists what there is needs no other address
+            if not seeker.wants and not (seeker.conn.about.software_name == _JAVA and _hint(seeker.conn, address)):
+                continue  # clients that only list what there is can do so over their first connection; Java uses it for the first Metadata alone
             if not stuck and (lasted < self.HINTED_NS or not _hint(seeker.conn, address)):
                 continue
             seconds = lasted / 1e9
