@@ -242,6 +242,9 @@ def _broken(p: Any, pair: Pair, committed: bool) -> list[tuple[str, str, str]]:
             text = f"begin at offset {int.from_bytes(data[:8], 'big')}, the high watermark is {high}"
             found.append(("fetch-beyond-watermark", "records", text))
         if committed and version >= 4:
+            if int.from_bytes(data[:8], "big", signed=True) >= p.last_stable_offset >= 0:
+                text = f"begin at offset {int.from_bytes(data[:8], 'big')}, the last stable offset is {p.last_stable_offset}"
+                found.append(("fetch-beyond-stable", "records", text))
             marker = _unlisted_marker(data, {a[0] for a in p.aborted_transactions or ()})
             if marker is not None:
                 found.append(("fetch-abort-unlisted", "aborted_transactions", marker.text))
@@ -295,7 +298,7 @@ def _aborts(batch: bytes) -> bool:
 
 
 _PERSISTING = frozenset({
-    "fetch-log-start-above-watermark", "fetch-stable-above-watermark", "fetch-beyond-watermark",
+    "fetch-log-start-above-watermark", "fetch-stable-above-watermark", "fetch-beyond-watermark", "fetch-beyond-stable",
 })  # fmt: skip
 
 
@@ -423,6 +426,9 @@ ROWS: tuple[Row, ...] = (
     _fetch("fetch-beyond-watermark", "sends consumers no records at or above the high watermark, but for a moment",
            "Partition.readRecords (FetchIsolation.HIGH_WATERMARK)", "medium",
            "Clients read records that can still be lost."),
+    _fetch("fetch-beyond-stable", "sends read_committed consumers no records at or above the last stable offset, but for a moment",
+           "Partition.readRecords (FetchIsolation.TXN_COMMITTED), KIP-98", "high",
+           "Clients read records of transactions that are open, and may yet be aborted.", 4),
     _fetch("fetch-watermark-back", "never lowers the high watermark of a topic id on one connection without an "
     "error in between: "
            "it only does so after an unclean election", "UnifiedLog.updateHighWatermark", "medium",

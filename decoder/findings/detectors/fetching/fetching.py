@@ -108,6 +108,7 @@ class _OutOfRange:
     start_after: int = -1  # its start after that
     committed: int = -1  # that OffsetFetch answered to the client
     elsewhere: bool = False  # whether the log before was another broker's
+    listed: bool = False  # whether the client has asked ListOffsets since the first refusal
 
     @property
     def where(self) -> _Outside:
@@ -220,7 +221,7 @@ class OffsetOutOfRange(FetchDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.api_key == LIST_OFFSETS:
             if self._open:
-                self._listed(exchange)
+                self._listed(conn, exchange)
         elif exchange.api_key == OFFSET_FETCH:
             for _, topic, partition, offset in offsets_answered(exchange):
                 if offset >= 0:
@@ -272,7 +273,7 @@ class OffsetOutOfRange(FetchDetector):
         if case.failed >= self.LOOP and case.last_ns - case.first_ns >= self.LOOP_NS:
             finding.severity = Severity.HIGH
 
-    def _listed(self, exchange: Exchange) -> None:
+    def _listed(self, conn: ClientConnection, exchange: Exchange) -> None:
         """ListOffsets returns where the log begins and ends."""
         asked, answered = exchange.request_view, exchange.response_view
         if exchange.state is not State.PAIRED or asked is None or answered is None:
@@ -288,7 +289,8 @@ class OffsetOutOfRange(FetchDetector):
                 offset = p["offset"] if "offset" in p else max(p.get("old_style_offsets") or (-1,))
                 if p["error_code"] or offset < 0:
                     continue
-                for (_, at), case in self._open.items():
+                for (who, at), case in self._open.items():
+                    case.listed |= who == conn.identity and at == place
                     if at == place and times_asked.get(place) == self.EARLIEST:
                         case.start = offset
                         if case.start_after < 0:
@@ -313,7 +315,13 @@ class OffsetOutOfRange(FetchDetector):
             )
             finding.seen = self._seen(case.conn, case, place) + rest
             finding.why, finding.remedy = case.where.why, case.where.remedy
-            if case.failed > 1:
+            if case.failed >= self.LOOP and not case.listed and case.where is _Outside.UNKNOWN:
+                finding.why = (
+                    "the client asks for the same offset again each time, and never for a valid one (ListOffsets): it does not reset its position, so "
+                    "it never goes on. Why the offset is out of range, its answers do not show: " + finding.why
+                )
+                finding.remedy = f"it is the client library's or application's fault: upgrade it, or handle OFFSET_OUT_OF_RANGE; {finding.remedy}"
+            elif case.failed > 1:
                 finding.why += " A consumer that does not reset its position asks forever."
                 finding.remedy += "; a client that loops must reset its position with ListOffsets"
             finding.about |= {
@@ -349,6 +357,7 @@ class OffsetOutOfRange(FetchDetector):
                 text += "; no log has a negative offset"
         if case.failed:
             text += f"; it kept asking for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
+            text += "" if case.listed or case.failed < OffsetOutOfRange.LOOP else ", without ListOffsets"
         elif case.went_on >= 0:
             text += f"; it continued at offset {case.went_on}"
             if 0 <= case.start < case.end <= case.went_on and case.asked < case.start:

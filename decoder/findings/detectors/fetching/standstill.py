@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ....connection.exchange import Exchange
 from ....records import Batch, Message, RecordsError, batches
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
@@ -83,7 +84,8 @@ class SameRecordsAgain(FetchDetector):
             return
         if content.records and (repeat.count < self.READABLE or lasting > self.OFTEN_NS * repeat.count):
             return
-        why, remedy, severity = _judged(content, repeat.offset)
+        aborted = bool(content.records) and _aborted(fetched.exchange, answer)
+        why, remedy, severity = _ABORTED if aborted else _judged(content, repeat.offset)
         topic, partition = answer.place
         finding = self.report(
             (conn.identity, answer.place), fetched.exchange, why, remedy, severity=severity, topic=topic,
@@ -93,11 +95,38 @@ class SameRecordsAgain(FetchDetector):
         finding.first_ns = min(finding.first_ns or repeat.first_ns, repeat.first_ns)
         finding.seen = (
             f"{conn.who} asked {conn.where} {times(repeat.count)} in {duration(lasting)} for offset {repeat.offset} of "
-            f"{topic}-{partition} and got the same bytes each time ({_shown(content, repeat.offset)}): it does not move on"
+            f"{topic}-{partition} and got the same bytes each time ({_shown(content, repeat.offset)}{', all aborted' if aborted else ''}): "
+            "it does not move on"
         )
 
     def closed(self, conn: ClientConnection) -> None:
         self._repeats.pop(conn.number, None)
+
+
+_ABORTED = (
+    "all these records belong to aborted transactions, which a read_committed consumer leaves out: its application gets none, and moves on by "
+    "itself only if it does not seek. This one goes back to the same offset each time, as applications do that keep their own position and "
+    "seek to it when a poll returned nothing.",
+    "let the application take its position from the consumer (position()) instead of the last record that it got, or not seek after an empty "
+    "poll; to go on now, start it behind these records",
+    Severity.HIGH,
+)
+
+
+def _aborted(exchange: Exchange, answer: PartitionData) -> bool:
+    """Whether a read_committed consumer leaves out every batch of an answer."""
+    message = exchange.response_view
+    listed = {
+        aborted["producer_id"]
+        for topic in (message.to_dict()["responses"] if message is not None else ())
+        for part in topic["partitions"] if part["partition_index"] == answer.place[1]
+        for aborted in part.get("aborted_transactions") or ()
+    }  # fmt: skip
+    try:
+        found = [entry for entry in batches(answer.records) if not (isinstance(entry, Batch) and entry.control)]
+    except RecordsError:
+        return False
+    return bool(found) and all(isinstance(each, Batch) and each.transactional and each.producer_id in listed for each in found)
 
 
 def _content(data: bytes, offset: int, limit: int) -> _Content:

@@ -12,7 +12,7 @@ from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, several, some, times
 from ...engine.traffic import ClientConnection, Traffic
-from ...models.leaders import named_leader
+from ...models.leaders import Named, named_leader
 from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector, said
 
 LEADER_ERRORS = error_code_set(
@@ -121,12 +121,17 @@ class _RefusedPartitions(ProduceDetector):
             metadata_asked=0,
             leader_told=False,
             named_leader="",
+            named_itself=0,
             text="",
             longest_ns=0,
         )
         about = finding.about
         about["text"] = about["text"] or result.text
-        about["named_leader"] = named_leader(conn, result.topic, result.partition).text
+        named = named_leader(conn, result.topic, result.partition)
+        about["named_leader"] = named.text
+        about["named_itself"] += named.named is Named.ITSELF and result.error == _NOT_LEADER
+        if about["named_itself"] == _ITSELF:
+            finding.why, finding.remedy = _ASTRAY
         if trouble.place not in about["partitions"] and len(about["partitions"]) < _SHOWN:
             about["partitions"].append(trouble.place)
         if trouble.answers == 1 and now - self._burst.get(key, 0) > _APART_NS:
@@ -167,6 +172,17 @@ class _RefusedPartitions(ProduceDetector):
         )
 
 
+_NOT_LEADER = error_code("NOT_LEADER_OR_FOLLOWER")
+_ITSELF = 5
+"""Refusals by the broker that Metadata names as the leader; one or two happen while leadership moves."""
+_ASTRAY = (
+    "Metadata names the broker at this very address as the leader, and what answers there does not lead the partition. So the address leads to "
+    "another broker, or its Metadata is out of date. Likeliest first: a TLS router that goes by the server name, and a client that sends the same "
+    "one to all brokers (kafkajs: ssl.servername); a load balancer or port forward in front of several brokers; a broker that has lost its "
+    "connection to the controller.",
+    "let the client send each broker's own name in TLS (leave the server name unset), give each broker an address of its own in "
+    "advertised.listeners, and ask the address which broker it is: barnabas versions HOST:PORT",
+)
 _BLIND = 5
 """Refusals in a row without a Metadata request in between; clients send one after the first."""
 _BURSTS = 5
@@ -197,7 +213,7 @@ def _rate_leader(about: dict[str, Any]) -> Severity:
         return Severity.HIGH
     if (about["open"] and about["most_answers"] >= 3) or about["longest_ns"] >= _MEDIUM_NS:
         return Severity.MEDIUM
-    if about["blind"] >= _BLIND:
+    if about["blind"] >= _BLIND or (about["named_itself"] >= _ITSELF and not about["recovered"]):
         return Severity.MEDIUM
     if about["open"] or about["longest_ns"] >= _LOW_NS or about["bursts"] >= _BURSTS:
         return Severity.LOW

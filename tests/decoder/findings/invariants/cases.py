@@ -157,6 +157,7 @@ def _fetching() -> Iterator[Case]:
         "fetch-log-start-above-watermark": put(*first, "log_start_offset", value=10),
         "fetch-stable-above-watermark": put(*first, "last_stable_offset", value=10),
         "fetch-beyond-watermark": put(*first, "high_watermark", value=3),
+        "fetch-beyond-stable": put(*first, "last_stable_offset", value=3),
     }, times=3)  # fmt: skip
     by_id = {**asked, "topics": [{"topic_id": ID, "partitions": asked["topics"][0]["partitions"]}]}
     yield Case("Fetch", 13, by_id, {"responses": [{"topic_id": ID, "partitions": [part, empty]}]}, {

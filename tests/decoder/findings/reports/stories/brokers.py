@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from barnabas.decoder import encode_body, records
 from barnabas.decoder.records import Record
 from barnabas.decoder.schema import facts
@@ -372,6 +374,68 @@ def fewer_replicas_than_must_be_in_sync() -> Conversations:
     return talk
 
 
+def fetched_by_an_old_topic_id() -> Conversations:
+    talk = Talk("kgo", "v1.20.0", release="3.9", client_id="kgo")
+    before = uuid.UUID(int=77)
+    conn = talk.meet(version=4)
+    talk.metadata(conn, [topic() | {"topic_id": before}], version=12)
+    for number in range(200):
+        asked = {"topic_id": before, "partitions": [{"partition": 0, "fetch_offset": 50, "current_leader_epoch": 4, "partition_max_bytes": 1 << 20}]}
+        part = {"partition_index": 0, "error_code": 103, "high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1, "records": b""}
+        body = {"max_wait_ms": 500, "session_id": 9 if number else 0, "session_epoch": number, "topics": [] if number else [asked]}
+        talk.ask(conn, "Fetch", 13, body, {"session_id": 9, "responses": [{"topic_id": before, "partitions": [part]}]}, took=0.005)
+    talk.close(conn)
+    return talk
+
+
+def leader_that_is_not_listed() -> Conversations:
+    talk = java("2.8.1", release="2.0", client_id="producer-1", broker="10.0.0.1:15003")
+    conn = talk.meet(version=2)
+    for _ in range(10):
+        talk.metadata(conn, [topic(leader=77, nodes=(77,))], ((5, "10.0.0.1", 15003),), 5)
+        talk.wait(0.5)
+    talk.close(conn)
+    return talk
+
+
+def records_of_an_open_transaction(stable: int = 0) -> Conversations:
+    talk = java("2.8.1", release="2.0", client_id="consumer-1")
+    conn = talk.meet(version=2)
+    talk.metadata(conn, [topic()], version=5)
+    for at in range(0, 15, 3):
+        data = batch(at, 3, transactional=True, producer_id=7, producer_epoch=0, base_sequence=at)
+        talk.fetch(conn, at, data, at + 30, version=8, took=0.01, isolation=1, last_stable_offset=stable, aborted_transactions=[])
+    talk.close(conn)
+    return talk
+
+
+def leader_by_the_wrong_name(leads: bool = False) -> Conversations:
+    talk = Talk(release="2.3", client_id="kafkajs", tls=True)
+    two = ((1, "kafka-1.example.com", 9094), (2, "kafka-2.example.com", 9094))
+    conn = talk.meet("kafka-1.example.com:9094", version=1)
+    talk.metadata(conn, [topic(leader=2, nodes=(1, 2))], two, 6)
+    for attempt in range(10):
+        other = talk.meet("kafka-2.example.com:9094", version=1)
+        talk.produce(other, batch(), error=0 if leads and attempt else 6, base=3 * attempt)
+        talk.metadata(conn, [topic(leader=2, nodes=(1, 2))], two, 6)
+        talk.close(other)
+        talk.wait(0.5)
+    talk.close(conn)
+    return talk
+
+
+def no_delegation_tokens() -> Conversations:
+    talk = java("3.7.0", release="3.7", client_id="adminclient-1", tls=True)
+    conn = talk.meet()
+    talk.metadata(conn, [], asked=[], version=12)
+    alice = {"principal_type": "User", "principal_name": "alice", "token_requester_principal_type": "User", "token_requester_principal_name": "alice"}
+    none = {"issue_timestamp_ms": -1, "expiry_timestamp_ms": -1, "max_timestamp_ms": -1, "token_id": "", "hmac": b""}
+    asked = {"owner_principal_type": None, "owner_principal_name": None, "renewers": [], "max_lifetime_ms": -1}
+    talk.ask(conn, "CreateDelegationToken", 3, asked, {"error_code": 61} | alice | none)
+    talk.close(conn)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/apache/kafka/pull/1101", "Java 0.9", "Kafka 0.9.0",
@@ -513,5 +577,35 @@ STORIES = (
         "the topic has one replica, which is in sync; Produce: NOT_ENOUGH_REPLICAS",
         "min.insync.replicas is above the number of replicas: no follower is missing",
         fewer_replicas_than_must_be_in_sync, frozenset({"not-enough-replicas"}), (r"min\.insync\.replicas is above the replication factor \(1\)", r"No follower is missing"),
+    ),
+    Story(
+        "https://github.com/twmb/franz-go/pull/1426", "franz-go 1.20", "Kafka 3.9, a topic that was made anew",
+        "each Fetch of the session: INCONSISTENT_TOPIC_ID, as fast as they can be asked",
+        "the topic was deleted and created again, and the session has its old id",
+        fetched_by_an_old_topic_id, frozenset({"unexplained-error"}), (r"INCONSISTENT_TOPIC_ID", r"deleted and created again"),
+    ),
+    Story(
+        "https://github.com/streamnative/kop/pull/1140", "Java 2.8", "KoP 2.8.2",
+        "Metadata: the leader is none of the brokers",
+        "clients have no address of the leader: the broker's fault",
+        leader_that_is_not_listed, frozenset({"impossible-answer"}), (r"has leader 77 and no error, but 77 is none of the brokers 5",),
+    ),
+    Story(
+        "https://github.com/streamnative/kop/pull/1856", "Java 2.8, read_committed", "KoP 2.10",
+        "records at and above the last stable offset are answered",
+        "they belong to open transactions: the broker's fault",
+        records_of_an_open_transaction, frozenset({"impossible-answer"}), (r"the last stable offset is 0", r"read_committed"),
+    ),
+    Story(
+        "https://github.com/tulios/kafkajs/issues/510", "kafkajs with a fixed TLS server name", "Strimzi behind a router",
+        "NOT_LEADER_OR_FOLLOWER from the address that Metadata names for the leader, ten times",
+        "the address leads to another broker, as the router goes by the server name",
+        leader_by_the_wrong_name, frozenset({"produce-leader-retries"}), (r"this very broker as the leader", r"server name"),
+    ),
+    Story(
+        "https://github.com/robot-head/crabka/pull/185", "Java 3.7 admin client", "a broker without a secret key for tokens",
+        "CreateDelegationToken: DELEGATION_TOKEN_AUTH_DISABLED",
+        "delegation.token.secret.key is not set",
+        no_delegation_tokens, frozenset({"unexplained-error"}), (r"delegation\.token\.secret\.key",),
     ),
 )  # fmt: skip

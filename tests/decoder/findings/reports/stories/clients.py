@@ -405,6 +405,75 @@ def log_directories_that_cannot_be_asked_for() -> Conversations:
     return talk
 
 
+def aborted_records_again_and_again(moves: bool = False) -> Conversations:
+    talk = java("3.0.0", release="3.0", client_id="consumer-1234")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()])
+    data = batch(100, 3, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    aborted = [{"producer_id": 7, "first_offset": 100}]
+    talk.fetch(conn, 100, data, 103, version=11, took=0.01, isolation=1, aborted_transactions=aborted)
+    for _ in range(120):
+        if moves:
+            talk.fetch(conn, 103, b"", 103, version=11, isolation=1)
+        else:
+            talk.fetch(conn, 100, data, 103, version=11, took=0.01, isolation=1, aborted_transactions=aborted)
+        talk.wait(0.1)
+    talk.close(conn)
+    return talk
+
+
+def offset_that_is_not_reset() -> Conversations:
+    talk = Talk(release="2.4", client_id="workflow-kafka")
+    conn = talk.meet(version=0)
+    talk.metadata(conn, [topic()], version=1)
+    for _ in range(300):
+        talk.fetch(conn, 88, b"", -1, version=4, took=0.01, error=1)
+    talk.close(conn)
+    return talk
+
+
+def topic_that_was_deleted() -> Conversations:
+    talk = Talk(release="1.1", client_id="kafka-python-1.4.4")
+    conn = talk.meet(version=0)
+    for _ in range(60):
+        talk.metadata(conn, [topic("gone", error=3)], version=1)
+        asked = {"name": "gone", "partitions": [{"partition_index": 0, "timestamp": -2}]}
+        missing = {"name": "gone", "partitions": [{"partition_index": 0, "error_code": 3, "offset": -1}]}
+        talk.ask(conn, "ListOffsets", 1, {"replica_id": -1, "topics": [asked]}, {"topics": [missing]})
+        talk.wait(0.1)
+    talk.close(conn)
+    return talk
+
+
+def member_that_commits_on() -> Conversations:
+    talk = Talk(release="2.3", client_id="kafka-python-2.0.1")
+    conn = talk.meet(version=0)
+    talk.metadata(conn, [topic()], version=1)
+    talk.coordinator(conn, "hccm", version=0)
+    place = {"partition_index": 0, "committed_offset": 50, "committed_metadata": ""}
+    commit = {"group_id": "hccm", "generation_id_or_member_epoch": 3, "member_id": "m-aa", "topics": [{"name": "orders", "partitions": [place]}]}
+    for _ in range(20):
+        talk.ask(conn, "OffsetCommit", 2, commit, {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": 25}]}]})
+        talk.wait(5)
+    talk.close(conn)
+    return talk
+
+
+def epochs_of_two_brokers() -> Conversations:
+    talk = Talk("kgo", "v1.2.0", release="3.0", client_id="kgo")
+    two = ((1, "10.0.0.1", 9092), (2, "10.0.0.2", 9092))
+    links = talk.meet(), talk.meet("10.0.0.2:9092")
+    for number in range(20):
+        known = topic(leader=2 - number % 2, nodes=(1, 2))
+        known["partitions"][0]["leader_epoch"] = 3 if number % 2 else 5
+        talk.metadata(links[number % 2], [known], two, 11)
+        talk.fetch(links[0], 10, b"", -1, version=11, took=0.01, error=6, epoch=3)
+        talk.wait(0.5)
+    for link in links:
+        talk.close(link)
+    return talk
+
+
 STORIES = (
     Story(
         "https://github.com/aio-libs/aiokafka/issues/1112", "aiokafka 0.12.0", "Kafka 3.7, compression.type=zstd on the topic",
@@ -523,5 +592,36 @@ STORIES = (
         "the tool needs DescribeLogDirs, which the service does not offer",
         log_directories_that_cannot_be_asked_for, frozenset({"admin-client-gives-up"}), (r"DescribeLogDirs",),
         named=False, refuted=(r"TLS", r"SASL", r"password", r"network|firewall"),
+    ),
+    Story(
+        "https://github.com/apache/pinot/issues/12318", "Java 3.0 in Pinot, read_committed", "Kafka 3.0",
+        "the same offset again and again; all records there are aborted",
+        "the application seeks back to it, as it gets no record of it",
+        aborted_records_again_and_again, frozenset({"same-records-again"}), (r"all aborted", r"goes back to the same offset"),
+    ),
+    Story(
+        "https://github.com/sogou/workflow/issues/811", "sogou workflow (wfkafka)", "Kafka with an empty topic",
+        "OFFSET_OUT_OF_RANGE for the same offset, 300 times; ListOffsets is never sent",
+        "the client does not reset its position",
+        offset_that_is_not_reset, frozenset({"offset-out-of-range"}), (r"without ListOffsets", r"does not reset its position"),
+    ),
+    Story(
+        "https://github.com/dpkp/kafka-python/issues/1780", "kafka-python 1.4", "Kafka 1.1, a topic that was deleted",
+        "ListOffsets and Metadata: UNKNOWN_TOPIC_OR_PARTITION for ever",
+        "the topic is not there",
+        topic_that_was_deleted, frozenset({"unexplained-error", "unknown-topic-loop"}), (r"UNKNOWN_TOPIC_OR_PARTITION", r"gone", r"topic does not exist"),
+    ),
+    Story(
+        "https://github.com/project-koku/koku/issues/1939", "kafka-python 2.0", "Kafka 2.3",
+        "OffsetCommit: UNKNOWN_MEMBER_ID 20 times, with the same member id",
+        "the coordinator has removed the member, which must join again",
+        member_that_commits_on, frozenset({"commit-failed"}), (r"UNKNOWN_MEMBER_ID", r"rejoin: the coordinator removed the member"),
+    ),
+    Story(
+        "https://github.com/twmb/franz-go/issues/119", "franz-go 1.2", "Kafka 3.0",
+        "two brokers answer Metadata with leader epochs 5 and 3 in turn; Fetch: NOT_LEADER_OR_FOLLOWER",
+        "one of the brokers has Metadata that is out of date",
+        epochs_of_two_brokers, frozenset({"fetch-error-loop"}), (r"epoch",),
+        named=False, refuted=(r"TLS", r"SASL", r"firewall", r"retention"),
     ),
 )  # fmt: skip

@@ -12,12 +12,15 @@ from .brokers import (
     epoch_that_the_log_has_not,
     epoch_without_a_value,
     groups_that_are_not_offered,
+    leader_by_the_wrong_name,
     log_directories_that_are_not_shown,
     out_of_range_though_inside,
+    records_of_an_open_transaction,
     records_that_a_proxy_cannot_read,
     topic_that_is_not_deleted,
 )
 from .clients import (
+    aborted_records_again_and_again,
     address_that_metadata_no_longer_names,
     coordinator_that_is_not_looked_for,
     kerberos_that_is_not_finished,
@@ -442,6 +445,18 @@ def fetches_that_two_stops_of_a_broker_end() -> Conversations:
     return records_that_a_proxy_cannot_read(times=2)
 
 
+def records_below_the_last_stable_offset() -> Conversations:
+    return records_of_an_open_transaction(stable=30)
+
+
+def leader_that_leads_in_the_end() -> Conversations:
+    return leader_by_the_wrong_name(leads=True)
+
+
+def aborted_records_that_are_left_out() -> Conversations:
+    return aborted_records_again_and_again(moves=True)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
@@ -452,5 +467,6 @@ TWINS = (
     member_that_comes_back, member_id_that_is_used, log_that_is_read_after_its_leader_moved, consumer_that_begins_where_it_committed,
     coordinator_that_is_looked_for, topics_of_streams_that_are_made, client_that_follows_a_broker, login_with_kerberos,
     token_that_was_renewed, topic_that_is_deleted_late, log_directories, epochs_that_are_not_known, offset_without_an_epoch,
-    metadata_asked_for_by_a_client_that_waits, fetches_that_two_stops_of_a_broker_end,
+    metadata_asked_for_by_a_client_that_waits, fetches_that_two_stops_of_a_broker_end, records_below_the_last_stable_offset,
+    leader_that_leads_in_the_end, aborted_records_that_are_left_out,
 )  # fmt: skip
