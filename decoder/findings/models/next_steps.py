@@ -99,9 +99,10 @@ class NextSteps(Model):
         duties = self._open.get(conn.identity) if self._open else None
         for duty in list(duties.values()) if duties else ():
             if exchange.api_key in duty.step.until:
-                fields = _Fields(self._produce, conn, exchange)
-                same = fields.of(duty.step.per, duty.subject), fields.of(duty.step.keeps, duty.subject)
-                if next_step(exchange.api_key, duty.code) is not duty.step or same != (duty.per, duty.state):
+                fields, step = _Fields(self._produce, conn, exchange), duty.step
+                same = fields.of(step.per, duty.subject), fields.of(step.keeps, duty.subject)
+                others = next_step(exchange.api_key, duty.code) is not step
+                if others or same != (duty.per, duty.state) or fields.right(step, duty.subject):
                     duty.took(exchange.api)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -124,7 +125,7 @@ class NextSteps(Model):
         open_duties = self._open.of(conn.identity, lambda: LruDict(_DUTIES))
         duty = open_duties.of((step.name, about, per), lambda: Duty(conn, step, code, per))
         duty.conn, duty.code, duty.subject = conn, code, subject
-        if any(str(fields.value(name, subject)) == value for name, value in step.right):
+        if fields.right(step, subject):
             duty.begin()
             return None
         sent, named = exchange.request_time_ns or 0, _named(step, conn, exchange, subject)
@@ -154,6 +155,10 @@ class _Fields:
     def of(self, names: tuple[str, ...], subject: Subject) -> tuple[Any, ...]:
         """Their values for what an error is about; None for those that the request has not."""
         return tuple(self.value(name, subject) for name in names)
+
+    def right(self, step: NextStep, subject: Subject) -> bool:
+        """Whether the request is what the step asks for."""
+        return any(str(self.value(name, subject)) == value for name, value in step.right)
 
     def value(self, name: str, subject: Subject) -> Any:
         """The value of one, see `reference.next_steps`."""

@@ -17,6 +17,7 @@ from barnabas.proxy.events import show
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from harness.waiting import PATIENCE, until
 from kafka import KafkaConsumer
+from kafka.errors import KafkaError as PythonKafkaError
 from torture.proxy.peers.clients import QUICK, Complaints, make_topic, start
 from torture.proxy.peers.faulty_cluster import NODES, three_brokers
 from torture.proxy.peers.plain_clients import taken, unfaulted, warm
@@ -38,8 +39,8 @@ class Member(threading.Thread):
         while not self._halt.is_set():
             try:
                 self.read += self.one()
-            except KafkaException:
-                continue
+            except (KafkaException, PythonKafkaError):
+                continue  # of a broker that ended
         self.consumer.close()
 
     def one(self) -> int:

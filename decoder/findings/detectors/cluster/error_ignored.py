@@ -12,10 +12,10 @@ from ....schema import facts
 from ...engine.finding import Finding, Severity
 from ...engine.subjects import subject_text
 from ...models.next_steps import Duty, FollowingDetector
-from .contradictions import MetadataIgnored, OldTopicId, ProducerIdNotRenewed
+from .contradictions import OldTopicId, ProducerIdNotRenewed
 from .misrouted import RebootstrapIgnored
 
-_OTHERS = MetadataIgnored.STEPS | OldTopicId.STEPS | ProducerIdNotRenewed.STEPS | RebootstrapIgnored.STEPS
+_OTHERS = OldTopicId.STEPS | ProducerIdNotRenewed.STEPS | RebootstrapIgnored.STEPS
 
 
 class ErrorIgnored(FollowingDetector):
@@ -28,7 +28,7 @@ class ErrorIgnored(FollowingDetector):
     MANY = 20
 
     def refused(self, duty: Duty, exchange: Exchange) -> None:
-        if not duty.ignored:
+        if not duty.ignored or duty.named:  # see `MetadataIgnored`
             return
         conn, error, about = duty.conn, facts.error_name(duty.code), subject_text(exchange, duty.subject)
         finding = self.report(
