@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
-from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, pcap_file, traffic
+from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, pcap_file, snapped, traffic
 
 FINDINGS = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 
@@ -122,13 +121,6 @@ def test_garbage(tmp_path: Path) -> None:
 
 
 # cut packets
-
-
-def snapped(found: list[Packet], size: int) -> bytes:
-    head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, size, 1)
-    return head + b"".join(
-        struct.pack("<IIII", t // 10**9, t % 10**9, min(len(d), size), len(d)) + d[:size] for t, d in found
-    )
 
 
 def test_cut_packets_keep_their_rows(tmp_path: Path) -> None:
