@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
+from ....reference import releases
 from ....reference.clients import parse_version, software
 from ....reference.releases import release_order
 from ....schema import facts
@@ -14,7 +15,7 @@ from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection
-from ...models.offered_versions import Table, removal, since, version_range
+from ...models.offered_versions import UNSUPPORTED, Table, removal, served, since, version_range
 
 API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")
@@ -27,6 +28,8 @@ INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 _CONTROLLERS = facts.api_key_set("Vote", "BeginQuorumEpoch", "BrokerRegistration", "BrokerHeartbeat")
 """APIs that a KRaft controller alone offers on its listener."""
+_FLEXIBLE = 3
+"""The version of ApiVersions that clients ask since Kafka 2.4; older ones have old versions of the others, too."""
 SILENT_NS = 10 * SECOND
 """Without any request after the response to ApiVersions, the client does not use the connection."""
 
@@ -45,18 +48,20 @@ class _EndsAfterApiVersions(Detector):
     wanted = Wanted.NEW
 
     def setup(self) -> None:
-        # By connection: the last answered ApiVersions, and how many requests of its beginning were answered.
+        # By connection: the newest ApiVersions that was answered, and how many requests of its beginning were answered.
         self._asked: BoundedDict[int, tuple[ClientConnection, Exchange, int]] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key not in _BEGINNINGS or exchange.state is not State.PAIRED or exchange.error:
+        fell_back = exchange.api_key == API_VERSIONS and exchange.error == UNSUPPORTED  # it asks an older version next
+        if exchange.api_key not in _BEGINNINGS or exchange.state is not State.PAIRED or (exchange.error and not fell_back):
             self._asked.pop(conn.number, None)
             if exchange.state is State.PAIRED:
                 self.went_on(conn, exchange)
             return
         asked = self._asked.get(conn.number)
         if exchange.api_key == API_VERSIONS:
-            self._asked[conn.number] = conn, exchange, asked[2] + 1 if asked is not None else 1
+            newest = asked[1] if asked is not None and asked[1].api_version > exchange.api_version else exchange
+            self._asked[conn.number] = conn, newest, asked[2] + 1 if asked is not None else 1
         elif asked is not None:
             self._asked[conn.number] = conn, asked[1], asked[2] + 1
 
@@ -182,13 +187,15 @@ class _Sought:
 
 
 class _Missing(NamedTuple):
-    """What a client needs and the broker does not offer. `text` completes "...: "; `sure`: it follows from what is offered alone."""
+    """What a client needs and the broker does not offer. `text` completes "...: "; `sure`: it follows from what is offered alone.
+    `at_once`: a single connection shows it."""
 
     text: str
     why: str
     remedy: str
     sure: bool
     apis: tuple[str, ...]
+    at_once: bool = False
 
 
 class ClientGivesUp(_EndsAfterApiVersions):
@@ -246,11 +253,11 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 continue
             count += who in silent
             missing = _missing(last, sought, count >= self.OFTEN)
-            if missing is not None and (sought.kind != _DATA or count >= self.OFTEN):
+            if missing is not None and (sought.kind != _DATA or count >= self.OFTEN or missing.at_once):
                 self._for_now[who] = self._state(last, sought, missing, count)
 
         for who, alone in self._alone.items():
-            if alone is not None and alone[0] >= self.OFTEN and who not in self._for_now:
+            if alone is not None and who not in self._for_now and (alone[0] >= self.OFTEN or _too_new(alone[1]) is not None):
                 self._for_now[who] = self._state_alone(*alone)
 
     def _state_alone(self, count: int, last: _Ended) -> Finding:
@@ -270,6 +277,9 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 "dropped that version, and 4.0.1 has it again (KAFKA-19444)."
             )
             remedy = "upgrade librdkafka to 2.11.0 or newer, or the broker to 4.0.1 or newer"
+        elif (old := _too_new(last)) is not None:
+            severity = Severity.MEDIUM if count >= self.OFTEN else Severity.LOW
+            text, why, remedy = old.text, old.why, old.remedy
         else:
             severity, text = Severity.LOW, "everything that clients need first is offered"
             why = (
@@ -322,6 +332,8 @@ def _topic_of(exchange: Exchange) -> str | None:
 def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
     """What the client needs and is not offered; None if nothing is known to be missing."""
     offered = last.offered
+    if sought.kind == _DATA and (new := _too_new(last)) is not None:
+        return new
     absent = tuple(api for api in _NEEDS[sought.kind] if facts.api_key(api) not in offered)
     if absent:
         purpose = (
@@ -366,6 +378,28 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
             (share,),
         )
     return None
+
+
+def _too_new(last: _Ended) -> _Missing | None:
+    """The APIs of which a broker offers only versions that clients of today have dropped, as Kafka 4.0 did (KIP-896)."""
+    baseline = releases.release("4.0").offered
+    least = {api: served(baseline, facts.api_key(api)) for api in ("Produce", "Fetch", "ListOffsets")}
+    old = [api for api, range_ in least.items() if range_ is not None and last.offered.get(facts.api_key(api), (0, 1 << 15))[1] < range_[0]]
+    if not old or last.exchange.api_version < _FLEXIBLE:
+        return None
+    kinds = "; ".join(f"{api} only {version_range(last.offered[facts.api_key(api)])}" for api in old)
+    absent = [api for api in _NEEDS[_DATA] if facts.api_key(api) not in last.offered]
+    lacks = f" (nor does it offer {', '.join(absent)})" if absent else ""
+    needs = ", ".join(f"{api} from v{(least[api] or (0,))[0]}" for api in old)
+    return _Missing(
+        f"it offers {kinds}, which clients of today may no longer have{lacks}",
+        f"Kafka 4.0 dropped these versions (KIP-896), and clients made since have {needs} on; some have never had older ones, as they write the "
+        "record batches of Kafka 0.11 only. Such a client finds no common version and ends, with an exception that is not visible on the wire.",
+        "read the client's log at that time; upgrade the brokers to 2.1 or newer, or use a client that still has these versions",
+        False,
+        tuple(old),
+        True,
+    )
 
 
 def _too_old(sought: _Sought, offered: Table) -> _Missing | None:
