@@ -177,13 +177,15 @@ _NEW_PROTOCOL = {"apache-kafka-java": (3, 7), "librdkafka": (2, 4), "kgo": (1, 2
 
 @dataclass(slots=True)
 class _Sought:
-    """A client that looked for the coordinator of a group, a transactional id or a share group (`kind`), and what it has used."""
+    """A client that looked for the coordinator of a group, a transactional id or a share group (`kind`), and what it has used.
+    `after_metadata`: its last connection that ended had Metadata, too."""
 
     kind: int
     name: str
     newest: dict[int, int] = field(default_factory=dict)
     count: int = 0
     last: _Ended | None = None
+    after_metadata: bool = False
 
 
 class _Missing(NamedTuple):
@@ -211,10 +213,28 @@ class ClientGivesUp(_EndsAfterApiVersions):
         self._sought: BoundedDict[tuple[str, str], _Sought] = BoundedDict()
         # Clients that have sent nothing else so far: how often they ended, and the last time; None once they have.
         self._alone: BoundedDict[tuple[str, str], tuple[int, _Ended] | None] = BoundedDict()
+        # By connection on which Metadata was all that followed: its ApiVersions.
+        self._with_metadata: BoundedDict[int, Exchange] = BoundedDict()
 
     @staticmethod
     def _who(conn: ClientConnection) -> tuple[str, str]:
         return conn.client_host, conn.client_id or ""
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key != METADATA:
+            self._with_metadata.pop(conn.number, None)
+        elif (asked := self._asked.get(conn.number)) is not None:
+            self._with_metadata[conn.number] = asked[1]
+        super().done(conn, exchange)
+
+    def closed(self, conn: ClientConnection) -> None:
+        super().closed(conn)
+        asked, offered = self._with_metadata.pop(conn.number, None), conn.about.offered
+        sought = self._sought.get(self._who(conn))
+        if asked is None or offered is None or sought is None or sought.kind != _DATA or not conn.how or conn.by == "broker" or conn.lost:
+            return
+        if _too_new(ended := _Ended(conn, asked, offered)) is not None and not _USES[_DATA] & sought.newest.keys():
+            sought.count, sought.last, sought.after_metadata = sought.count + 1, ended, True
 
     def went_on(self, conn: ClientConnection, exchange: Exchange) -> None:
         who = self._who(conn)
@@ -237,8 +257,7 @@ class ClientGivesUp(_EndsAfterApiVersions):
     def gave_up(self, ended: _Ended) -> None:
         sought = self._sought.get(self._who(ended.conn))
         if sought is not None and not is_controller(ended.offered) and not _USES[sought.kind] & sought.newest.keys():
-            sought.count += 1
-            sought.last = ended
+            sought.count, sought.last, sought.after_metadata = sought.count + 1, ended, False
         who = self._who(ended.conn)
         alone = self._alone.get(who, (0, ended))
         if sought is None and alone is not None and not is_controller(ended.offered):
@@ -296,13 +315,14 @@ class ClientGivesUp(_EndsAfterApiVersions):
 
     def _state(self, last: _Ended, sought: _Sought, missing: _Missing, count: int) -> Finding:
         conn = last.conn
+        few = count < self.OFTEN and sought.after_metadata  # a tool that looks at a topic does the same
         found = f"asked for topic {sought.name!r}" if sought.kind == _DATA else f"found the coordinator of {_KINDS[sought.kind]} {sought.name!r}"
         finding = self.finding(
             f"{conn.who} {found}, asked {conn.where} for its versions, and sent "
-            f"nothing more on that connection ({times(count)}): {missing.text}",
+            f"nothing more{' than Metadata' * sought.after_metadata} on that connection ({times(count)}): {missing.text}",
             missing.why,
             missing.remedy,
-            self.severity if sought.kind != _DATA and (count >= self.OFTEN or missing.sure) else Severity.MEDIUM,
+            self.severity if sought.kind != _DATA and (count >= self.OFTEN or missing.sure) else Severity.LOW if few else Severity.MEDIUM,
             missing=list(missing.apis),
             **conn.facts,
         )
