@@ -104,7 +104,8 @@ class ForeignIndex:
     """Reads a source and gives its `index`, with `pieces` for places of frames. Raises `NotACapture`.
 
     `advance()` reads a window and adds its rows; False at the end of what is there. `start()` does that in a thread.
-    In both cases `refresh()` makes the rows visible to `index`; all of this in one thread but for `start`'s.
+    In both cases `refresh()` makes the rows visible to `index`, at the end also the requests that wait; all of this in one thread but for
+    `start`'s.
     """
 
     def __init__(self, source: CaptureSource, name: str, ports: Collection[int] = KAFKA_PORTS) -> None:
@@ -118,7 +119,8 @@ class ForeignIndex:
         self.scanner.windows.begin(source.file, name)
         self._records, self._strings = memory_file("barnabas-index"), memory_file("barnabas-index")
         os.write(self._records, Head(0, 0, _IDENTITY, -1, -1, -1).pack())
-        self.index = Index.of_files(self._records, self._strings)
+        self._size = HEADER.size
+        self.index = Index.of_files(self._records, self._strings, lambda: self._size)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._write()
@@ -127,28 +129,32 @@ class ForeignIndex:
     # reading
 
     def advance(self) -> bool:
-        """Read on; False when nothing new is there: then what waits has its (pending) rows."""
+        """Read on; False when nothing new is there."""
         self._source.fill(self.scanner.windows.offset + WINDOW)
         more = self.scanner.windows.advance()
         if not more:
             self.scanner.finish()
-            self._skimmer.show_pending()
         self._write()
         return more
 
     def _write(self) -> None:
         # Strings first, since records name them: who reads meanwhile finds them.
-        encoder = self._encoder
+        encoder, size = self._encoder, len(self._encoder.records)
         _append(self._strings, encoder.entries)
         _append(self._records, encoder.records)
-        for row, record in self._skimmer.changed:
-            os.pwrite(self._records, record, HEADER.size + row * RECORD.size)
-        self._skimmer.changed.clear()
+        self._size += size
 
     def read_all(self) -> None:
         while self.advance():
             pass
-        self.index.refresh()
+        self._show()
+
+    def _show(self) -> int:
+        """Make new rows and all requests that wait visible; returns the number of new rows."""
+        added, index = self.index.refresh(), self.index
+        waiting = self._skimmer.pending()
+        index.show_waiting(waiting, [index.string(record.client_id) for record in waiting], self.scanner.now_ns)
+        return added
 
     def start(self, rows: int = 1000) -> None:
         """Read until `rows` rows are there (or for `FIRST_SECONDS`), and the rest in a thread."""
@@ -156,8 +162,10 @@ class ForeignIndex:
         until = time.monotonic() + FIRST_SECONDS
         while more and self._skimmer.rows < rows and time.monotonic() < until:
             more = self.advance()
-        self.index.refresh()
-        if more:
+        if not more:
+            self._show()
+        else:
+            self.index.refresh()
             self._thread = threading.Thread(target=self._run, name="index", daemon=True)
             self._thread.start()
 
@@ -207,13 +215,14 @@ class ForeignIndex:
 
     def refresh(self) -> int:
         """Make new rows visible, and read what a file that grows has got; returns the number of new rows."""
-        if not self.reading:
-            if self._thread is not None:
-                self._thread = None
-            elif os.fstat(self._source.file.fileno()).st_size > self.scanner.windows.offset and not self.scanner.windows.damaged:
-                while self.advance():
-                    pass
-        return self.index.refresh()
+        if self.reading:
+            return self.index.refresh()
+        read, self._thread = self._thread is not None, None
+        if os.fstat(self._source.file.fileno()).st_size > self.scanner.windows.offset and not self.scanner.windows.damaged:
+            read = True
+            while self.advance():
+                pass
+        return self._show() if read else 0
 
     def close(self) -> None:
         """Stop reading and let go of the index."""

@@ -2,8 +2,7 @@
 
 `Skimmer` does for the index of foreign captures what `decoder.Connection` does elsewhere, and produces the same records
 (tests/captures/foreign/test_scan.py compares them). A recorder does not fit here: it copies frames, while this keeps their places in
-the file, and it writes a record once, while a pending row of a growing file changes. It takes the bytes of each direction in order, cut
-anywhere, and adds to an `IndexEncoder`. Rare cases go through `Exchange` and its decoder. The accelerator shares the conversations: its
+the file. It takes the bytes of each direction in order, cut anywhere, and adds to an `IndexEncoder`. Rare cases go through `Exchange` and its decoder. The accelerator shares the conversations: its
 types replace the plain ones.
 """
 
@@ -23,7 +22,7 @@ from ...decoder.connection.correlation import MOST_WAITING, CorrelationQueue
 from ...decoder.schema import facts
 from ...decoder.wire.frame import HEAD, MAX_FRAME, foreign_protocol
 from ..native.accelerator import native
-from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder
+from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder, Record
 from .frame_pieces import FramePieces
 
 SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("SaslHandshake", "ApiVersions"))
@@ -33,20 +32,18 @@ _PAIRED, _NO_RESPONSE, _ORPHAN, _PENDING = (
 )
 _HEAD = struct.Struct(">hhih").unpack_from
 _INT = struct.Struct(">i").unpack_from
-_pack = RECORD.pack
 
 
 class PlainRequest:
     """A request that waits for its response; None in place of one stands for a raw SASL token."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "flags", "place", "row", "size", "time_ns")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "flags", "place", "size", "time_ns")
 
     def __init__(
         self, time_ns: int, place: int, size: int, correlation_id: int, key: int, version: int, client_id: int, flags: int
     ) -> None:
         self.time_ns, self.place, self.size, self.correlation_id = time_ns, place, size, correlation_id
         self.api_key, self.api_version, self.client_id, self.flags = key, version, client_id, flags
-        self.row = -1  # of its record, once it was shown as pending
 
 
 class PlainConversation:
@@ -123,8 +120,7 @@ class HalfConversation(_Half):
 
 class Skimmer:
     """Feed it each direction's bytes (`data`) and losses (`gap`, `cut`). `read(pieces)` gives the bytes of a frame
-    that came in several pieces. Records of requests that are shown as pending at the end are written anew when
-    their response comes after all: `changed` collects (row, record)."""
+    that came in several pieces."""
 
     def __init__(self, encoder: IndexEncoder, pieces: FramePieces, read: Callable[[list[tuple[int, int]]], bytes]) -> None:
         self.encoder, self.pieces, self._read = encoder, pieces, read
@@ -132,7 +128,6 @@ class Skimmer:
         """Whether there were bytes of connections that are in no frame, or not in the capture."""
         self.frames: Any = None
         self._count = 0
-        self.changed: list[tuple[int, bytes]] = []
         self._conversations: dict[int, Conversation] = {}
         self._clients: dict[bytes, int] = {}
         self._asked: dict[int, Skim | None] = {}
@@ -160,16 +155,12 @@ class Skimmer:
             self._unanswered(conversation.queue.pop(), conversation)
         self._conversations.pop(conversation.number, None)
 
-    def pending(self) -> list[tuple[Conversation, PlainRequest]]:
-        """The requests that wait, in the order of their times."""
-        waiting = [(conversation, pending) for conversation in self._conversations.values() for pending in conversation.queue.requests()]
-        return sorted(waiting, key=lambda pair: (pair[1].time_ns, pair[0].number))
-
-    def show_pending(self) -> None:
-        """Give the requests that wait a record each, if they have none."""
-        for conversation, pending in self.pending():
-            if pending.row < 0:
-                pending.row = self._record(conversation, pending, _PENDING)
+    def pending(self) -> list[Record]:
+        """The records of the requests that wait, in the order of their times."""
+        found = [
+            _record(conversation, pending, _PENDING) for conversation in self._conversations.values() for pending in conversation.queue.requests()
+        ]
+        return sorted(found, key=lambda record: (record.time_ns, record.connection))
 
     def awaits(self, conversation: Conversation, correlation_id: int) -> bool:
         """Whether a request waits for that response."""
@@ -413,30 +404,20 @@ class Skimmer:
     def _record(
         self, conversation: Conversation, pending: PlainRequest, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0,
         flags: int = 0,
-    ) -> int:  # fmt: skip
-        """Add the record of an exchange, or change the one it has; `place` and `size` are the response's. Returns its row."""
-        flags |= pending.flags
-        if flags & UNDECODED:
-            flags &= ~SURPLUS
-        record = _pack(
-            pending.time_ns,
-            max(time_ns - pending.time_ns, 0) if place >= 0 and pending.place >= 0 else -1,
-            pending.place,
-            place,
-            pending.size,
-            size,
-            pending.correlation_id,
-            conversation.number,
-            pending.api_key,
-            pending.api_version,
-            error,
-            flags | state,
-            pending.client_id,
-            0,
-        )
-        if pending.row >= 0:
-            self.changed.append((pending.row, record))
-            return pending.row
-        self.encoder.records += record
+    ) -> None:  # fmt: skip
+        """Add the record of an exchange; `place` and `size` are the response's."""
+        self.encoder.records += RECORD.pack(*_record(conversation, pending, state, time_ns, place, size, error, flags))
         self._count += 1
-        return self.rows - 1
+
+
+def _record(
+    conversation: Conversation, pending: PlainRequest, state: int, time_ns: int = -1, place: int = -1, size: int = 0, error: int = 0, flags: int = 0
+) -> Record:
+    flags |= pending.flags
+    if flags & UNDECODED:
+        flags &= ~SURPLUS
+    latency_ns = max(time_ns - pending.time_ns, 0) if place >= 0 and pending.place >= 0 else -1
+    return Record(
+        pending.time_ns, latency_ns, pending.place, place, pending.size, size, pending.correlation_id, conversation.number, pending.api_key,
+        pending.api_version, error, flags | state, pending.client_id, 0,
+    )  # fmt: skip

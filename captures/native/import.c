@@ -1,6 +1,6 @@
 /* From byte streams to index records: what captures/foreign/skim.py does with ordinary frames. Whatever is rare is left
    to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
-   This is no recorder (native_recorder.c): it keeps places in the file and no frames, and rows that were shown as pending change later.
+   This is no recorder (native_recorder.c): it keeps places in the file and no frames.
    Streams that are to be recorded do go to the recorders. Invariants: a frame is taken whole or not at all; requests that wait are
    Python objects in a deque of their connection, and no `InFlightQueue`, as any frame may be one for Python, which looks at them. Memory:
    Conversation, HalfConversation and PendingRequest are Python's own; nothing else is kept. Errors: what the owner raises, MemoryError. */
@@ -20,7 +20,6 @@ static PyObject *PendingRequest_new(PyTypeObject *type, PyObject *arguments, PyO
     PendingRequest *self = (PendingRequest *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    self->row = -1;
     if ((keywords && PyDict_GET_SIZE(keywords)) ||
         !PyArg_ParseTuple(arguments, "LLLiiiLi", &self->time_ns, &self->place, &self->size, &self->correlation_id,
                           &self->api_key, &self->api_version, &self->client_id, &self->flags)) {
@@ -36,7 +35,6 @@ static PyMemberDef PendingRequest_members[] = {
     {"time_ns", T_LONGLONG, offsetof(PendingRequest, time_ns), 0, NULL},
     {"place", T_LONGLONG, offsetof(PendingRequest, place), 0, NULL},
     {"size", T_LONGLONG, offsetof(PendingRequest, size), 0, NULL},
-    {"row", T_LONGLONG, offsetof(PendingRequest, row), 0, NULL},
     {"correlation_id", T_INT, offsetof(PendingRequest, correlation_id), 0, NULL},
     {"api_key", T_INT, offsetof(PendingRequest, api_key), 0, NULL},
     {"api_version", T_INT, offsetof(PendingRequest, api_version), 0, NULL},
@@ -249,7 +247,6 @@ static int request(Frames *frames, Conversation *conversation, long long time_ns
     pending->time_ns = time_ns;
     pending->place = place;
     pending->size = size - 4;
-    pending->row = -1;
     pending->correlation_id = (int32_t)get32(data + 8);
     pending->api_key = key;
     pending->api_version = version;
@@ -285,7 +282,7 @@ static int response(Frames *frames, Conversation *conversation, long long time_n
     if (!found)
         return 0;
     PendingRequest *pending = (PendingRequest *)found;
-    if (!PyObject_TypeCheck(found, PendingRequest_type) || pending->correlation_id != (int32_t)get32(data + 4) || pending->row >= 0) {
+    if (!PyObject_TypeCheck(found, PendingRequest_type) || pending->correlation_id != (int32_t)get32(data + 4)) {
         Py_DECREF(found);
         goto odd;
     }

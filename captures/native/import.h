@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    long long time_ns, place, size, row;
+    long long time_ns, place, size;
     int correlation_id, api_key, api_version, flags;
     long long client_id;
 } PendingRequest;

@@ -59,7 +59,7 @@ class Row(NamedTuple):
     - `changed`: the two legs differ; `noted`: it has notes, for example from a rule
     - `carried`: the request was in flight when its segment began
     - `cut`: only the beginning of a frame was kept (an error code after it is not known)
-    - `waiting_ns`: of a request in flight in a live recording: how long it had waited at the last `Capture.refresh`
+    - `waiting_ns`: of a request in flight: how long it had waited at the last `Capture.refresh` of a live recording, or at the end of a foreign capture
     """
 
     number: int
@@ -329,7 +329,7 @@ class Capture:
     def done(self) -> int:
         """See `Rows.done`."""
         index = self.segments[-1].index
-        return self.starts[-1] - (index.count - index.done if self.segments[-1].live else 0)
+        return self.starts[-1] - (index.count - index.done)
 
     @property
     def live(self) -> bool:

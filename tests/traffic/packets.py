@@ -152,3 +152,11 @@ def one_connection(*parts: tuple[int, bytes], port: int = 9092) -> list[tuple[in
         found.append((NOW + len(found) * 1000, build(*ends, next_[side], acknowledged, flags, payload, side)))
         next_[side] += len(payload) + (data == b"syn")
     return found
+
+
+def snapped(found: list[Packet], size: int) -> bytes:
+    """A pcap of packets that were cut at `size` bytes when they were captured (tcpdump -s)."""
+    head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, size, 1)
+    return head + b"".join(
+        struct.pack("<IIII", t // 10**9, t % 10**9, min(len(d), size), len(d)) + d[:size] for t, d in found
+    )

@@ -10,6 +10,7 @@ from .cluster import (
     controller,
     creation,
     endpoints,
+    error_ignored,
     metadata,
     misrouted,
     partitions,
@@ -184,6 +185,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     odd_connections.OddCorrelationIds,
     odd_connections.ChangedIdentity,
     coverage.NotInTheCapture,
+    error_ignored.ErrorIgnored,
     unexplained.UnexplainedError,
 )
 

@@ -34,11 +34,14 @@ class Leader(NamedTuple):
 
 
 class Cluster:
-    """A cluster as its Metadata responses show it. `nodes`: the advertised address, by node id."""
+    """A cluster as its Metadata responses show it. `nodes`: the advertised address, by node id; `left`: the node id of a broker, by an address
+    that it had before.
+    """
 
     def __init__(self, cluster_id: str) -> None:
         self.id = cluster_id
         self.nodes: dict[int, str] = BoundedDict(_MOST_NODES)
+        self.left: dict[str, int] = BoundedDict(_MOST_NODES)
         self.leaders: dict[tuple[str, int], Leader] = BoundedDict(_MOST_PARTITIONS)
         self.topic_ids: dict[str, bytes] = BoundedDict(_MOST_TOPICS)
         self._node_ids: dict[str, int] = BoundedDict(_MOST_NODES)
@@ -50,6 +53,8 @@ class Cluster:
     def learn(self, message: MessageView, brokers: list[tuple[int, str]], time_ns: int) -> None:
         """Update from a Metadata or DescribeCluster response, and the `brokers_of` it."""
         for node, address in brokers:
+            if (before := self.nodes.get(node, address)) != address:
+                self.left[before] = node
             self.nodes[node] = address
             self._node_ids[address] = node
         if message.plan.api_key != _METADATA:

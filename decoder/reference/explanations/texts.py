@@ -29,9 +29,14 @@ _SENDERS = ("clients", "brokers", "controllers")
 _OWNERS = ("broker", "topic", "producer", "consumer", "admin", "client")
 
 
+def read_text(file: str) -> str:
+    """The text of a file of this folder."""
+    return _TEXTS.joinpath(file).read_text("utf-8")
+
+
 def _read(name: str, rules: dict[str, NotationRule], repeated: bool = False) -> list[TextBlock]:
     file = f"{name}.txt"
-    return parse(_TEXTS.joinpath(file).read_text("utf-8"), file, rules, repeated)
+    return parse(read_text(file), file, rules, repeated)
 
 
 @cache

@@ -15,10 +15,9 @@ from barnabas.decoder.connection.events import NonKafkaData
 from barnabas.decoder.filter import compile as compiled
 from harness.recordings import metadata_answer, metadata_request
 from harness.wire import with_size
-from traffic.packets import as_pcap, as_pcapng, one_connection, pcap_file, traffic
+from traffic.packets import as_pcap, as_pcapng, one_connection, pcap_file, snapped, traffic
 
 from ..event_words import import_captures
-from .test_scan import snapped
 
 KEYS = (
     "time_ns", "latency_ns", "client", "broker", "api_key", "api_version", "correlation_id", "client_id",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.run.slices import slow
 from harness.waiting import PATIENCE
-from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, pcap_file, traffic
+from traffic.packets import LINKS, NOW, Packet, as_pcap, as_pcapng, pcap_file, snapped, traffic
 
 FINDINGS = Path(__file__).parents[2] / "decoder" / "findings" / "captures"
 
@@ -124,13 +123,6 @@ def test_garbage(tmp_path: Path) -> None:
 # cut packets
 
 
-def snapped(found: list[Packet], size: int) -> bytes:
-    head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, size, 1)
-    return head + b"".join(
-        struct.pack("<IIII", t // 10**9, t % 10**9, min(len(d), size), len(d)) + d[:size] for t, d in found
-    )
-
-
 def test_cut_packets_keep_their_rows(tmp_path: Path) -> None:
     client, broker = ("10.0.0.1", 40000), ("10.0.0.2", 9092)
     found, next_ = [], [1000, 2000]
@@ -178,9 +170,9 @@ def test_a_file_that_grows(tmp_path: Path) -> None:
             for start in range(300, len(whole), 5001):
                 file.write(whole[start : start + 5001])
                 file.flush()
-                before = len(rows)
-                assert capture.refresh() == len(rows) - before
-                for row in rows:  # a row keeps its number
+                before = rows.done
+                assert capture.refresh() == rows.done - before
+                for row in rows[: rows.done]:  # a row keeps its number, once its exchange is done
                     assert seen.setdefault(row.number, row.correlation_id) == row.correlation_id
             assert capture.refresh() == 0
             grown = sorted((r.connection, r.time_ns, r.correlation_id, r.state, r.error) for r in rows)

@@ -8,11 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
+from barnabas.decoder import ExchangeDone
+from barnabas.decoder.findings import Inspector
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import show
 from harness.waiting import until
@@ -20,6 +23,7 @@ from real.brokers.broker import free_ports
 from real.brokers.wireshark import tshark
 from torture.proxy.peers.clients import Consumption, check, make_topic, start, stop
 from torture.proxy.peers.faulty_cluster import NODES, FaultyCluster, plan, three_brokers
+from torture.proxy.peers.members import Transactions, member
 from torture.proxy.peers.plain_clients import descriptors, taken, unfaulted, warm
 
 pytestmark = [pytest.mark.real]
@@ -106,6 +110,50 @@ def test_all_brokers_restart_one_after_the_other(faulty: FaultyCluster, how: str
         # which of these come is chance, also without a proxy
         strange = [kind for kind in through.keys() - direct.keys() if not any(each in kind for each in OF_RESTARTS)]
         assert not strange, "the clients log what those without a proxy do not"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_real_brokers_break_no_invariant(faulty: FaultyCluster, how: str, tmp_path: Path, scale: float) -> None:
+    """Brokers that die and restart, leaders that move, groups that rebalance: no answer is one that Apache Kafka never gives."""
+    topic = f"invariants-{how}"
+    make_topic(faulty.cluster.bootstrap, topic, 6, NODES)
+    faulty.settle()
+    with Proxy(ProxyConfig(upstream=faulty.address, probe=False, record=tmp_path)) as proxy:
+        warm(proxy)
+        bootstrap = show(proxy.address)
+        production, consumption = start(bootstrap, topic)
+        transactions = Transactions(bootstrap, topic)
+        staying = {protocol: member(bootstrap, topic, protocol) for protocol in ("classic", "consumer", "python")}
+        for turn in range(int(NODES * max(1.0, scale / 5))):
+            production.goes_on(200)
+            coming = [member(bootstrap, topic, protocol) for protocol in staying]
+            faulty.move_leader(topic)
+            faulty.restart(faulty.cluster.nodes[turn % NODES], signal.Signals[how])
+            faulty.settle()
+            before, ended = {protocol: each.read for protocol, each in staying.items()}, transactions.done
+            for each in coming:
+                each.stop()
+            for protocol, each in staying.items():
+                until(lambda each=each, was=before[protocol]: each.read > was, f"the {protocol} member reads nothing")
+            until(lambda ended=ended: transactions.done > ended, "no transaction ends")
+        for thread in (transactions, *staying.values()):
+            thread.stop()
+        production.stop()
+        consumption.stop()
+        unfaulted(taken(proxy))
+    inspector = Inspector(["impossible-answer"])
+    apis: Counter[str] = Counter()
+    with open_capture(tmp_path) as capture:
+        for event in capture.events():
+            if isinstance(event, ExchangeDone):
+                apis[event.exchange.api] += 1
+            inspector.feed(event)
+    found = [f"{each.seen} ({each.count})" for each in inspector.findings()]
+    print(f"{apis}, {transactions.done} transactions")
+    assert {"Produce", "Fetch", "JoinGroup", "ConsumerGroupHeartbeat", "OffsetCommit", "EndTxn"} <= apis.keys()
+    assert not found, found
 
 
 class Command:

@@ -12,8 +12,9 @@ from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import duration, some, times
 from ...engine.layout import layout, rows
+from ...engine.subjects import Subject, answers, subject_text
 from ...engine.traffic import ClientConnection
-from .unexplained import ORDINARY, Subject, answers, is_retriable, meaning, subject_text
+from .unexplained import ORDINARY, is_retriable, meaning
 
 _METADATA, _DESCRIBE_CLUSTER = facts.api_key("Metadata"), facts.api_key("DescribeCluster")
 _ADMIN = facts.api_key_set(

@@ -5,134 +5,58 @@ Contradictions on a single connection are in `odd_connections`, versions of anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from ....codec.message_view import MessageView, lists_at
+from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
-from ....records import Batch
 from ....schema import facts
-from ...engine.clusters import Cluster, brokers_of
-from ...engine.counters import BoundedDict, Tally
-from ...engine.detector import Detector, Wanted
+from ...engine.counters import BoundedDict
+from ...engine.detector import Detector
 from ...engine.finding import Severity
-from ...engine.formatting import SECOND, topic_id_text, topic_name
+from ...engine.formatting import SECOND, duration, times, topic_id_text
 from ...engine.traffic import ClientConnection
-from ...models.offered_versions import FETCH, METADATA, PRODUCE
-from ...models.produce import PartitionProduceResponse, ProduceDetector
+from ...models.next_steps import Duty, FollowingDetector, place_of
+from ...models.offered_versions import METADATA
 
 LIST_OFFSETS = facts.api_key("ListOffsets")
-INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 
 
-class FailedPartition(NamedTuple):
-    """A partition with an error in a Produce or Fetch response. `topic_id`: None where the version names topics by name."""
-
-    topic: str
-    topic_id: bytes | None
-    partition: int
-    error: int
-
-
-def failed(exchange: Exchange, codes: frozenset[int]) -> Iterator[FailedPartition]:
-    """The partitions for which a Produce, Fetch or ListOffsets response has one of the codes."""
-    if exchange.state is not State.PAIRED or not exchange.error:
-        return
-    message = exchange.response_view
-    body = message.to_dict() if message is not None else {}
-    for topic in body.get("responses", body.get("topics")) or ():
-        found = topic.get("topic_id")
-        topic_id = found.bytes if found is not None else None
-        name = topic.get("name") or topic.get("topic") or topic_name(exchange, topic_id or "")
-        for partition in topic.get("partition_responses", topic.get("partitions", ())):
-            if partition["error_code"] in codes:
-                number = partition.get("index", partition.get("partition_index"))
-                yield FailedPartition(name, topic_id, number, partition["error_code"])
-
-
-class MetadataIgnored(Detector):
+class MetadataIgnored(FollowingDetector):
     id = "metadata-ignored"
     severity = Severity.MEDIUM
     title = "a client produces to or fetches from a broker that its metadata does not show as the leader"
     why = (
-        "a client must send these requests to the leader that Metadata names. This one received the new leader and "
-        "keeps using the old broker: none of its requests succeed until it switches."
+        "a client must send these requests to the leader that Metadata names. This one keeps using the old broker: none of its requests "
+        "succeed until it switches."
     )
     remedy = (
         "upgrade the client; if it is already current, look for an address that leads to the wrong broker (DNS, load "
         "balancer, port forwarding: every broker needs its own advertised.listeners)"
     )
-    apis = frozenset({METADATA, PRODUCE, FETCH, LIST_OFFSETS})
     explains = ("produce-leader-retries",)
+    STEPS = frozenset({"find-leader"})
 
-    CODES = facts.error_code_set("NOT_LEADER_OR_FOLLOWER")
-    TIMES = 5
-    """Requests already in flight when Metadata arrived fail fewer times than this ..."""
-    SPAN_NS = 2 * SECOND
-    """... and over a shorter time."""
-
-    def setup(self) -> None:
-        # By client and topic: when a Metadata response last named the topic.
-        self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
-        self._tallies: BoundedDict[object, Tally] = BoundedDict()
-        # By cluster: the addresses of its brokers as last named; by cluster and address that a broker has left: that broker.
-        self._named: BoundedDict[Cluster, dict[int, str]] = BoundedDict(256)
-        self._left: BoundedDict[tuple[Cluster, str], int] = BoundedDict()
-
-    def _learn_addresses(self, cluster: Cluster, message: MessageView) -> None:
-        named = self._named.of(cluster, dict)
-        for node, address in brokers_of(message):
-            if named.get(node, address) != address:
-                self._left[cluster, named[node]] = node
-            named[node] = address
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        who = conn.client_host, conn.client_id or ""
-        if exchange.api_key == METADATA:
-            message = exchange.response_view if exchange.state is State.PAIRED else None
-            if message is not None and exchange.response_time_ns:
-                self._learn_addresses(conn.cluster, message)
-                metadata_ns = self._metadata_ns.of(who, BoundedDict)
-                for name in lists_at(message, "topics.name")[0]:
-                    if name:
-                        metadata_ns.pop(name, None)
-                        metadata_ns.of(name, lambda: exchange.response_time_ns or 0)
+    def refused(self, duty: Duty, exchange: Exchange) -> None:
+        if not duty.named or not duty.ignored:
             return
-        for topic, _, partition, _code in failed(exchange, self.CODES):
-            self._refused(conn, exchange, who, topic, partition)
-
-    def _refused(
-        self, conn: ClientConnection, exchange: Exchange, who: tuple[str, str], topic: str, partition: int
-    ) -> None:
-        cluster = conn.cluster
-        node, leader = cluster.node_at(conn.broker), cluster.leaders.get((topic, partition))
-        metadata_ns = self._metadata_ns.of(who, BoundedDict).get(topic, 0)
-        sent = exchange.request_time_ns or 0
-        if node is None or leader is None or leader.node in (-1, node) or not leader.time_ns <= metadata_ns < sent:
-            return
+        conn, (topic, partition) = duty.conn, place_of(duty, exchange)
+        leader = conn.cluster.leaders[topic, partition].node
         key = conn.identity, topic, partition, conn.broker
-        tally = self._tallies.of(key, Tally)
-        tally.add(sent)
-        if tally.count < self.TIMES or tally.span_ns < self.SPAN_NS:
-            return
-        finding = self.report(
-            key, exchange, topic=topic, partition=partition, leader=leader.node, error="NOT_LEADER_OR_FOLLOWER"
-        )
-        finding.count = tally.count
+        finding = self.report(key, exchange, topic=topic, partition=partition, leader=leader, error=facts.error_name(duty.code))
+        finding.count = duty.refused.count
         if exchange.api_key == LIST_OFFSETS:
             finding.why = (
                 "only the leader answers ListOffsets; a follower serves Fetch alone (KIP-392). Metadata names the leader, and the client goes "
                 "on asking the other broker, so it never learns where to begin."
             )
         finding.seen = (
-            f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
-            f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as leader"
+            f"{conn.who} sent {finding.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
+            f"{duration(duty.refused.span_ns)}, although Metadata names {duty.named}: it {duty.did}"
         )
-        address = self._named.of(cluster, dict).get(leader.node, "")
-        if address and self._left.get((cluster, conn.broker)) == leader.node:
-            finding.seen += f", at {address} since it has moved from {conn.broker.rpartition(':')[0]}"
+        if conn.cluster.left.get(conn.broker) == leader:
+            finding.seen += f", at {conn.cluster.nodes[leader]} since it has moved from {conn.broker.rpartition(':')[0]}"
             finding.why = (
-                f"broker {leader.node} has got another address, and its old one leads to another broker now. The client goes on using the "
+                f"broker {leader} has got another address, and its old one leads to another broker now. The client goes on using the "
                 "connection that it opened to the old address: it still works, and clients do not compare it with Metadata (Java: KAFKA-20394)."
             )
             finding.remedy = (
@@ -182,18 +106,12 @@ class TopicRecreated(Detector):
                 )
 
 
-class OldTopicId(Detector):
+class OldTopicId(FollowingDetector):
     id = "old-topic-id"
     severity = Severity.HIGH
     title = "a client keeps using a topic id that no longer exists"
-    apis = frozenset({PRODUCE, FETCH})
-    wanted = Wanted.FAILED
+    STEPS = frozenset({"find-topic-id"})
 
-    CODES = facts.error_code_set("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID")
-    TIMES = 5
-    """With a new id known: a client that refreshes its Metadata after the first error needs a few tries ..."""
-    SPAN_NS = 2 * SECOND
-    """... and backs off between them for a second at most (retry.backoff.max.ms)."""
     GONE_TIMES = 10
     GONE_SPAN_NS = 10 * SECOND
     """Without a new id: recreating a topic takes time, and clients keep asking meanwhile."""
@@ -210,45 +128,34 @@ class OldTopicId(Detector):
         "again. If it exists, one broker is behind the others",
     )
 
-    def setup(self) -> None:
-        self._tallies: BoundedDict[object, Tally] = BoundedDict()
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for topic, topic_id, partition, code in failed(exchange, self.CODES):
-            if topic_id is None:
-                continue
-            now = conn.cluster.topic_ids.get(topic)
-            anew = now if now != topic_id else None
-            # What failed before the new topic was there does not count against the client.
-            key = conn.identity, topic_id, code, anew is not None
-            tally = self._tallies.of(key, Tally)
-            tally.add(exchange.request_time_ns or 0)
-            times, span = (self.TIMES, self.SPAN_NS) if anew else (self.GONE_TIMES, self.GONE_SPAN_NS)
-            if tally.count < times or tally.span_ns < span:
-                continue
-            why, remedy = self.RECREATED if anew else self.GONE
-            finding = self.report(
-                key,
-                exchange,
-                "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). " + why,
-                remedy,
-                severity=Severity.HIGH if anew else Severity.MEDIUM,
-                topic=topic,
-                topic_id=topic_id_text(topic_id),
-                new_id=topic_id_text(anew) if anew else None,
-                recreated=anew is not None,
-                partition=partition,
-                error=facts.error_name(code),
-            )
-            finding.count = tally.count
-            finding.seen = (
-                f"{conn.who} used the id {topic_id_text(topic_id)} of topic {topic!r} {tally.count} times within "
-                f"{tally.span_ns / SECOND:.1f} s and got "
-                f"{facts.error_name(code)}{f'; the topic was recreated with id {topic_id_text(anew)}' if anew else ''}"
-            )
+    def refused(self, duty: Duty, exchange: Exchange) -> None:
+        conn, refused, anew, (topic, partition) = duty.conn, duty.refused, duty.named, place_of(duty, exchange)
+        lasting = duty.ignored if anew else refused.count >= self.GONE_TIMES and refused.span_ns >= self.GONE_SPAN_NS
+        if not lasting or not isinstance(duty.subject[-2], bytes):
+            return
+        topic_id, error = topic_id_text(duty.subject[-2]), facts.error_name(duty.code)
+        why, remedy = self.RECREATED if anew else self.GONE
+        finding = self.report(
+            (conn.identity, topic_id, error, bool(anew)),
+            exchange,
+            "since Fetch v13 and Produce v13 a topic is named by its id (KIP-516). " + why,
+            remedy,
+            severity=Severity.HIGH if anew else Severity.MEDIUM,
+            topic=topic,
+            topic_id=topic_id,
+            new_id=anew or None,
+            recreated=bool(anew),
+            partition=partition,
+            error=error,
+        )
+        finding.count = max(finding.count, refused.count)
+        finding.seen = (
+            f"{conn.who} used the id {topic_id} of topic {topic!r} {times(refused.count)} within {duration(refused.span_ns)} and got {error}"
+            + (f"; the topic was recreated with id {anew}" if anew else "")
+        )
 
 
-class ProducerIdNotRenewed(ProduceDetector):
+class ProducerIdNotRenewed(FollowingDetector):
     id = "producer-id-not-renewed"
     severity = Severity.HIGH
     title = "an idempotent producer keeps failing and never asks for a new producer id or epoch"
@@ -257,62 +164,33 @@ class ProducerIdNotRenewed(ProduceDetector):
         "OutOfOrderSequenceException, ProducerFencedException; librdkafka: a fatal error). If the client does not "
         "report it, upgrade it: librdkafka 1.7 and newer and Java 2.5 and newer recover"
     )
-    apis = frozenset({PRODUCE, INIT_PRODUCER_ID})
+    STEPS = frozenset({"renew-producer"})
 
-    _MEANS: ClassVar[dict[int, str]] = {
-        facts.error_code(name): meaning
-        for name, meaning in {
-            "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker misses the batch before it",
-            "UNKNOWN_PRODUCER_ID": "the broker has forgotten the producer id",
-            "INVALID_PRODUCER_EPOCH": "the broker knows a newer epoch of this producer",
-            "PRODUCER_FENCED": "another producer has taken over its transactional id",
-        }.items()
+    _MEANS: ClassVar[dict[str, str]] = {
+        "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker misses the batch before it",
+        "UNKNOWN_PRODUCER_ID": "the broker has forgotten the producer id",
+        "INVALID_PRODUCER_EPOCH": "the broker knows a newer epoch of this producer",
+        "PRODUCER_FENCED": "another producer has taken over its transactional id",
     }
-    CODES = frozenset(_MEANS)
-    TIMES = 10
-    """After one lost batch up to five in flight fail, and once more when they are sent again in order ..."""
-    SPAN_NS = 2 * SECOND
-    """... which is over in a few round trips."""
 
-    def setup(self) -> None:
-        # By client: tallies by (producer id, epoch).
-        self._tallies: BoundedDict[tuple[str, str], BoundedDict[tuple[int, int], Tally]] = BoundedDict()
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        who = conn.client_host, conn.client_id or ""
-        if exchange.api_key == INIT_PRODUCER_ID:
-            if exchange.state is State.PAIRED and not exchange.error:
-                self._tallies.pop(who, None)
+    def refused(self, duty: Duty, exchange: Exchange) -> None:
+        (producer_id, epoch), (topic, partition) = duty.per[0], place_of(duty, exchange)
+        if not duty.ignored or producer_id < 0:
             return
-        refused = [r for r in self.produce.results(exchange) if r.error in self.CODES]
-        sent = self.produce.sent(exchange) if refused else None
-        batches = {(p.topic, p.partition): p.batch for p in sent.parts} if sent is not None else {}
-        for result in refused:
-            batch = batches.get((result.topic, result.partition))
-            if batch is None or batch.producer_id < 0:
-                continue
-            tally = self._tallies.of(who, BoundedDict).of((batch.producer_id, batch.producer_epoch), Tally)
-            tally.add(exchange.request_time_ns or 0)
-            if tally.count >= self.TIMES and tally.span_ns >= self.SPAN_NS:
-                self._state(conn, exchange, result, batch, tally)
-
-    def _state(
-        self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, batch: Batch, tally: Tally
-    ) -> None:
-        error = facts.error_name(result.error)
+        error = facts.error_name(duty.code)
         finding = self.report(
-            (conn.identity, (batch.producer_id, batch.producer_epoch)),
+            (duty.conn.identity, duty.per),
             exchange,
-            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[result.error]}. The producer must get a new "
-            "epoch or id (InitProducerId, KIP-360) or stop. This one keeps retrying, and none of its records are written.",
-            topic=result.topic,
-            partition=result.partition,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
+            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[error]}. The producer must {duty.step.must} "
+            f"({duty.step.source}). This one keeps retrying, and none of its records are written.",
+            topic=topic,
+            partition=partition,
+            producer_id=producer_id,
+            producer_epoch=epoch,
             error=error,
         )
-        finding.count = tally.count
+        finding.count = duty.refused.count
         finding.seen = (
-            f"{conn.who} got {error} for {tally.count} batches of producer id {batch.producer_id} epoch {batch.producer_epoch} "
-            f"({result.topic}-{result.partition}) within {tally.span_ns / SECOND:.1f} s, and has not asked for a new one"
+            f"{duty.conn.who} got {error} for {finding.count} batches of producer id {producer_id} epoch {epoch} ({topic}-{partition}) within "
+            f"{duration(duty.refused.span_ns)}, and has not asked for a new one"
         )

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ...engine.counters import BoundedDict
+from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import duration, times
 from ...engine.host import host_port
 from ...engine.layout import rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
+from ...models.next_steps import Duty, FollowingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
@@ -54,55 +55,51 @@ class MisroutedClient(Detector):
 
 @dataclass(slots=True)
 class _Told:
-    """What one broker told one client. `first_ns`, `last_ns`: when. `connections`: how often on each of its last connections; `obeyed`: of
-    these that the client closed afterwards."""
+    """How often one broker told one client, and which connections the client has not closed since; `obeyed`: how many it has."""
 
-    first_ns: int
-    last_ns: int = 0
-    count: int = 0
+    answers: Tally = field(default_factory=Tally)
+    connections: BoundedDict[int, Duty] = field(default_factory=lambda: BoundedDict(64))
     obeyed: int = 0
-    connections: BoundedDict[int, int] = field(default_factory=lambda: BoundedDict(64))
 
 
-class RebootstrapIgnored(Detector):
+class RebootstrapIgnored(FollowingDetector):
     id = "rebootstrap-ignored"
     severity = Severity.HIGH
     title = "a client is told to rebootstrap again and again: it keeps its connections, or finds the same broker each time"
-    wanted = Wanted.FAILED
+    STEPS = frozenset({"rebootstrap"})
 
-    KEPT = 3
-    """Answers on one connection: requests in flight may bring a second one."""
     ROUNDS = 5
     """Connections."""
 
     def setup(self) -> None:
         self._told: BoundedDict[object, _Told] = BoundedDict(2000)
 
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.state is not State.PAIRED or exchange.error != _REFUSED or exchange.api_key == _API_VERSIONS:
+    def refused(self, duty: Duty, exchange: Exchange) -> None:
+        if exchange.api_key == _API_VERSIONS:
             return
-        now = exchange.response_time_ns or self.traffic.now_ns
-        told = self._told.of((conn.identity, conn.broker), lambda: _Told(now))
-        told.count, told.last_ns = told.count + 1, now
-        told.connections[conn.number] = told.connections.get(conn.number, 0) + 1
-        if told.connections[conn.number] >= self.KEPT:
-            self._kept(conn, exchange, told)
+        conn = duty.conn
+        told = self._told.of((conn.identity, conn.broker), _Told)
+        told.answers.add(exchange.response_time_ns or self.traffic.now_ns)
+        told.connections[conn.number] = duty
+        if duty.ignored:
+            self._kept(duty, exchange, told)
         elif told.obeyed >= self.ROUNDS:
             self._in_vain(conn, exchange, told)
 
     def closed(self, conn: ClientConnection) -> None:
         told = self._told.get((conn.identity, conn.broker))
-        if told is not None and 0 < told.connections.get(conn.number, 0) < self.KEPT and conn.by == "client":
+        duty = told.connections.get(conn.number) if told is not None else None
+        if told is not None and duty is not None and not duty.ignored and conn.by == "client":
             told.obeyed += 1
 
-    def _kept(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:
+    def _kept(self, duty: Duty, exchange: Exchange, told: _Told) -> None:
+        conn = duty.conn
         java = "java" in conn.software
         found = self.report(
             (conn.identity, conn.broker, True),
             exchange,
-            "a client that gets REBOOTSTRAP_REQUIRED in any response must close its connections and begin with bootstrap.servers "
-            "again (KIP-1102): the broker wants it elsewhere, and answers nothing else. This client asks again on the same "
-            "connection, so it gets nothing. The fault is the client's.",
+            f"a client that gets REBOOTSTRAP_REQUIRED in any response must {duty.step.must} ({duty.step.source}): the broker wants it "
+            "elsewhere, and answers nothing else. This client asks again on the same connection, so it gets nothing. The fault is the client's.",
             "set metadata.recovery.strategy=rebootstrap (the default since Kafka 4.0; with none, the client does not obey), or "
             "restart the client"
             if java
@@ -110,11 +107,10 @@ class RebootstrapIgnored(Detector):
             "a broker asks for it (Java: 4.0 and newer)",
             error="REBOOTSTRAP_REQUIRED",
         )
-        found.count = max(found.count, told.count)
+        found.count = max(found.count, told.answers.count)
         found.seen = (
             f"{conn.who} was told to rebootstrap (REBOOTSTRAP_REQUIRED to {exchange.api} v{exchange.api_version}) "
-            f"{times(told.count)} in {duration(told.last_ns - told.first_ns)} by {conn.where}, and keeps its connections: "
-            f"{times(told.connections[conn.number])} on this one"
+            f"{times(told.answers.count)} in {duration(told.answers.span_ns)} by {conn.where}, keeps its connections, and {duty.did}"
         )
 
     def _in_vain(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:
@@ -128,7 +124,7 @@ class RebootstrapIgnored(Detector):
             error="REBOOTSTRAP_REQUIRED",
         )
         found.seen = (
-            f"{conn.who} was told to rebootstrap {times(told.count)} in {duration(told.last_ns - told.first_ns)} by {conn.where}; it "
+            f"{conn.who} was told to rebootstrap {times(told.answers.count)} in {duration(told.answers.span_ns)} by {conn.where}; it "
             f"closed its connection {times(told.obeyed)}, connected anew, and got to the same broker"
         )
         found.severity = Severity.MEDIUM

@@ -10,17 +10,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
 
-from ....codec.message import is_error_code
-from ....codec.plan import StructPlan
 from ....connection.exchange import Exchange, State
 from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import SECOND, duration, some, times, topic_name
+from ...engine.formatting import SECOND, duration, some, times
+from ...engine.subjects import Subject, answers, subject_text
 from ...engine.traffic import ClientConnection
 
 ORDINARY = frozenset(
@@ -40,77 +38,10 @@ ORDINARY = frozenset(
 )  # fmt: skip
 """Normal errors besides those that Kafka calls retriable: reported only if they persist."""
 
-_SUBJECTS = frozenset(
-    ("name", "topic", "topic_name", "topic_id", "group_id", "group", "key", "coordinator_key", "resource_name", "user")
-)
-_PARTITIONS = frozenset(("partition", "partition_index", "partition_id", "index"))
-_ASKED = ("group_id", "transactional_id", "key")
 _WORD = re.compile(r"\b[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+\b|\bERROR\(-?\d+\)")
 MOST_CASES = 4096
 MOST_SUBJECTS = 1000
 _NAMED = 50
-
-Subject = tuple[Any, ...]
-"""What an error is about: the names of its structs from the outside in, and the partition; () where only the request names it."""
-
-
-class _Places(NamedTuple):
-    """Where the fields of a struct stand: names, a partition's number, error codes, and structs with such inside."""
-
-    names: tuple[int, ...]
-    errors: tuple[int, ...]
-    structs: tuple[tuple[int, bool, StructPlan], ...]
-
-
-@cache
-def _places(plan: StructPlan) -> _Places:
-    single = [(i, f) for i, f in enumerate(plan.fields) if not f.array and f.struct is None]
-    inner = [(i, f.array, f.struct) for i, f in enumerate(plan.fields) if f.struct is not None]
-    return _Places(
-        tuple(i for i, f in single if f.name in _SUBJECTS | _PARTITIONS or f.entity in ("topicName", "groupId")),
-        tuple(i for i, f in single if is_error_code(f)),
-        tuple((i, array, struct) for i, array, struct in inner if _has_errors(struct)),
-    )
-
-
-@cache
-def _has_errors(plan: StructPlan) -> bool:
-    places = _places(plan)
-    return bool(places.errors or places.structs)
-
-
-def _codes(plan: StructPlan, values: tuple[Any, ...], around: Subject) -> Iterator[tuple[Subject, int]]:
-    """Every error code of a struct, 0 too, and what it is about."""
-    places = _places(plan)
-    names = [values[i] for i in places.names if values[i] not in (None, "")]
-    if any(isinstance(name, str) for name in names):
-        names = [name for name in names if not isinstance(name, bytes)]  # the id of something that is named as well
-    subject = (*around, *names)
-    for at in places.errors:
-        yield subject, values[at]
-    for at, array, struct in places.structs:
-        value = values[at]
-        for item in (value or ()) if array else (value,):
-            if item is not None:
-                yield from _codes(struct, item, subject)
-
-
-def answers(exchange: Exchange) -> Iterator[tuple[Subject, int]]:
-    """Every error code of a response, 0 too, and what it is about."""
-    message, asked = exchange.response_view, exchange.request_view
-    if message is None:
-        if exchange.error:
-            yield (), exchange.error  # of a truncated frame
-        return
-    around: Subject = ()
-    if asked is not None:
-        around = tuple(
-            value
-            for field, value in zip(asked.plan.root.fields, asked.values, strict=False)
-            if field.name in _ASKED and value
-        )
-    yield from _codes(message.plan.root, message.values, around)
-
 
 @dataclass(slots=True)
 class _Case:
@@ -257,18 +188,3 @@ def _names(finding: Finding) -> Iterator[tuple[str, str]]:
     apis = {about.get("api"), *(about.get("apis") or ()), *(exchange.api for exchange in finding.exchanges)}
     errors = set(_WORD.findall(f"{finding.seen} {about}"))
     return ((api, error) for api in apis if isinstance(api, str) for error in errors)
-
-
-def subject_text(exchange: Exchange, subject: Subject) -> str:
-    """``orders-3``, ``billing``: a subject as text: the innermost name and the partition."""
-    names: list[str] = []
-    number = ""
-    for part in subject:
-        if isinstance(part, bytes):
-            if any(part):
-                names.append(topic_name(exchange, part))
-        elif isinstance(part, str):
-            names.append(part)
-        else:
-            number = f"-{part}"
-    return f"{names[-1]}{number}" if names else ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ....connection.exchange import Exchange
+from ....reference.next_steps import next_step
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Wanted
@@ -22,11 +23,11 @@ from ...models.group_calls import (
     FENCED_INSTANCE_ID,
     GONE_CODES,
     GROUP_APIS,
-    UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID,
     Call,
 )
 from ...models.groups import GroupDetector
+from ...models.next_steps import Duty, NextSteps
 from .coordinators import FIND_COORDINATOR, coordinators
 
 INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -43,28 +44,21 @@ def _lost_group(call: Call) -> bool:
 
 @dataclass(slots=True)
 class _Refusals:
-    """What one client was refused as not a member. `state`: the member id and generation that were refused last, `told_ns`: when
-    for the first time, `repeated`: how often they were sent again after that. `joins`: requests to join anew that were refused."""
+    """When one client was refused as not a member, and how often of late when it asked to join anew."""
 
     times: deque[int] = field(default_factory=lambda: deque(maxlen=1000))
-    state: tuple[str, int] | None = None
-    told_ns: int = 0
-    repeated: int = 0
     joins: int = 0
 
-    def add(self, call: Call, window_ns: int) -> None:
-        """One more."""
+    def add(self, call: Call, repeated: int, window_ns: int) -> None:
+        """One more; `repeated`: how often the client has sent the same before."""
         times = self.times
         times.append(call.answered_ns)
         while times[-1] - times[0] > window_ns:
             times.popleft()
-        state = call.member_id, call.generation
         if call.without_an_id or (call.heartbeat and call.joins):
             self.joins += 1
-        elif state == self.state:
-            self.repeated += call.asked_ns > self.told_ns
-        else:
-            self.state, self.told_ns, self.repeated, self.joins = state, call.answered_ns, 0, 0
+        elif not repeated:
+            self.joins = 0
 
 
 class UnknownMember(GroupDetector):
@@ -80,29 +74,33 @@ class UnknownMember(GroupDetector):
 
     def setup(self) -> None:
         self._refusals: BoundedDict[tuple[Group, ClientIdentity], _Refusals] = BoundedDict(2000)
+        self._steps = self.traffic.model(NextSteps)
 
     def answered(self, call: Call) -> None:
         if not (call.error in GONE_CODES or _lost_group(call)) or call.commits or call.leaves:
             return
         key = call.group, call.conn.identity
         refusals = self._refusals.of(key, _Refusals)
-        refusals.add(call, self.WINDOW_NS)
+        duty = next(iter(self._steps.touched(call.exchange)), None)
+        refusals.add(call, duty.again if duty is not None else 0, self.WINDOW_NS)
         if len(refusals.times) < self.TIMES:
             return
         finding = self.report(key, call.exchange, group=call.group_id)
         finding.count = max(finding.count, len(refusals.times))
         finding.about |= {"member": call.member_id, "error": facts.error_name(call.error)}
-        self._write(finding, call, refusals)
+        self._write(finding, call, refusals, duty)
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
 
-    def _write(self, finding: Finding, call: Call, refusals: _Refusals) -> None:
+    def _write(self, finding: Finding, call: Call, refusals: _Refusals, duty: Duty | None) -> None:
         name, count = facts.error_name(call.error), len(refusals.times)
         api = f"{call.api} v{call.exchange.api_version}"
         number = "generation" if call.protocol == "classic" else "member epoch"
         span = duration(refusals.times[-1] - refusals.times[0])
         who = f"{call.conn.who} (member {call.member_id or 'without an id'})"
-        finding.about["repeated"] = refusals.repeated
+        step = next_step(call.exchange.api_key, call.error)
+        must, source = (step.must, step.source) if step is not None else ("send JoinGroup", "Kafka's consumer protocol")
+        finding.about["repeated"] = duty.again if duty is not None else 0
         if refusals.joins >= self.TIMES:
             anew = "an empty member id" if call.protocol == "classic" else "member epoch 0"
             finding.seen = (
@@ -111,7 +109,7 @@ class UnknownMember(GroupDetector):
             )
             finding.why = (
                 f"a member that was removed or fenced joins again with {anew}, and that is what this client does. A "
-                f"coordinator must accept it ({_source(call)}): {name} cannot be its answer to a member that joins. It "
+                f"coordinator must accept it ({source}): {name} cannot be its answer to a member that joins. It "
                 "is the broker's fault, not the client's."
                 + (" Apache Kafka refused it too, until KAFKA-19233 was mended (January 2026)." if call.heartbeat else "")
             )
@@ -119,16 +117,13 @@ class UnknownMember(GroupDetector):
                 "report it to the maker of the broker, and upgrade the broker; until then, restart the client, so that it "
                 "joins with a new member id, or use another group protocol (group.protocol)"
             )
-        elif refusals.repeated >= self.TIMES:
-            again = f"sent the same {number} ({call.generation}) again {refusals.repeated} times"
-            if call.api == "JoinGroup":
-                again = f"sent the same member id again {refusals.repeated} times"
+        elif duty is not None and duty.again >= self.TIMES:
             finding.seen = (
                 f"{who} was refused {count} times in {span} because "
-                f"{_reason(call)} ({name} to {api}), and {again}: it neither joins again nor gives up"
+                f"{_reason(call)} ({name} to {api}), and {duty.did}: it neither joins again nor gives up"
             )
             finding.why = (
-                f"{_CAUSES[name]} After {name}, a member must {_rejoin(call)} ({_source(call)}). This client ignores the "
+                f"{_CAUSES[name]} After {name}, a member must {must} ({source}). This client ignores the "
                 "error, so it gets no partitions; other members may read the ones it still believes to have. It is the "
                 "client's fault."
             )
@@ -145,7 +140,7 @@ class UnknownMember(GroupDetector):
             )
             finding.remedy = (
                 "find out why it is removed (held-up-join, missed-heartbeats, poll-interval-exceeded), and whether another "
-                f"process uses its member id; after the error it should {_rejoin(call)}"
+                f"process uses its member id; after the error it should {must}"
             )
 
 
@@ -166,20 +161,6 @@ def _reason(call: Call) -> str:
     if call.error == GROUP_ID_NOT_FOUND:
         return f"the coordinator no longer has group {call.group_id!r}, in which it had member epoch {call.generation}"
     return f"it is not a member of group {call.group_id!r}"
-
-
-def _rejoin(call: Call) -> str:
-    """What a member must do after it was refused."""
-    if call.heartbeat:
-        return f"join again with member epoch 0{', or fail' if call.error == GROUP_ID_NOT_FOUND else ''}"
-    if call.error == UNKNOWN_MEMBER_ID:
-        return "send JoinGroup with an empty member id"
-    return "send JoinGroup"
-
-
-def _source(call: Call) -> str:
-    sources = {"consumer": "KIP-848", "share": "KIP-932", "streams": "KIP-1071"}
-    return sources.get(call.protocol, "Kafka's consumer protocol; Java: AbstractCoordinator")
 
 
 class FencedInstance(GroupDetector):

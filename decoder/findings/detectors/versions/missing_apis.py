@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
+from ....reference import releases
 from ....reference.clients import parse_version, software
-from ....reference.releases import release_order
+from ....reference.releases import exact_release, release_order
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, times
 from ...engine.traffic import ClientConnection, ClientIdentity
-from ...models.offered_versions import Table, removal, since, version_range
+from ...models.offered_versions import UNSUPPORTED, Table, removal, served, since, version_range
 
 API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")
@@ -27,6 +28,8 @@ INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 _CONTROLLERS = facts.api_key_set("Vote", "BeginQuorumEpoch", "BrokerRegistration", "BrokerHeartbeat")
 """APIs that a KRaft controller alone offers on its listener."""
+_FLEXIBLE = 3
+"""The version of ApiVersions that clients ask since Kafka 2.4; older ones have old versions of the others, too."""
 SILENT_NS = 10 * SECOND
 """Without any request after the response to ApiVersions, the client does not use the connection."""
 
@@ -45,18 +48,20 @@ class _EndsAfterApiVersions(Detector):
     wanted = Wanted.NEW
 
     def setup(self) -> None:
-        # By connection: the last answered ApiVersions, and how many requests of its beginning were answered.
+        # By connection: the newest ApiVersions that was answered, and how many requests of its beginning were answered.
         self._asked: BoundedDict[int, tuple[ClientConnection, Exchange, int]] = BoundedDict()
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key not in _BEGINNINGS or exchange.state is not State.PAIRED or exchange.error:
+        fell_back = exchange.api_key == API_VERSIONS and exchange.error == UNSUPPORTED  # it asks an older version next
+        if exchange.api_key not in _BEGINNINGS or exchange.state is not State.PAIRED or (exchange.error and not fell_back):
             self._asked.pop(conn.number, None)
             if exchange.state is State.PAIRED:
                 self.went_on(conn, exchange)
             return
         asked = self._asked.get(conn.number)
         if exchange.api_key == API_VERSIONS:
-            self._asked[conn.number] = conn, exchange, asked[2] + 1 if asked is not None else 1
+            newest = asked[1] if asked is not None and asked[1].api_version > exchange.api_version else exchange
+            self._asked[conn.number] = conn, newest, asked[2] + 1 if asked is not None else 1
         elif asked is not None:
             self._asked[conn.number] = conn, asked[1], asked[2] + 1
 
@@ -143,8 +148,6 @@ class ControllerListener(_EndsAfterApiVersions):
                 self._state(finding, ended)
 
 
-_BATCHES = 3
-"""The first version of Produce with record batches of format 2."""
 _DATA = -1
 """Stands for the key type of a client that asked for topics and has not looked for a coordinator."""
 _CLASSIC = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "OffsetCommit")
@@ -174,23 +177,27 @@ _NEW_PROTOCOL = {"apache-kafka-java": (3, 7), "librdkafka": (2, 4), "kgo": (1, 2
 
 @dataclass(slots=True)
 class _Sought:
-    """A client that looked for the coordinator of a group, a transactional id or a share group (`kind`), and what it has used."""
+    """A client that looked for the coordinator of a group, a transactional id or a share group (`kind`), and what it has used.
+    `after_metadata`: its last connection that ended had Metadata, too."""
 
     kind: int
     name: str
     newest: dict[int, int] = field(default_factory=dict)
     count: int = 0
     last: _Ended | None = None
+    after_metadata: bool = False
 
 
 class _Missing(NamedTuple):
-    """What a client needs and the broker does not offer. `text` completes "...: "; `sure`: it follows from what is offered alone."""
+    """What a client needs and the broker does not offer. `text` completes "...: "; `sure`: it follows from what is offered alone.
+    `at_once`: a single connection shows it."""
 
     text: str
     why: str
     remedy: str
     sure: bool
     apis: tuple[str, ...]
+    at_once: bool = False
 
 
 class ClientGivesUp(_EndsAfterApiVersions):
@@ -210,10 +217,28 @@ class ClientGivesUp(_EndsAfterApiVersions):
         self._sought: BoundedDict[tuple[str, str], _Sought] = BoundedDict()
         # Clients that have sent nothing else so far: how often they ended, and the last time; None once they have.
         self._alone: BoundedDict[tuple[str, str], tuple[int, _Ended] | None] = BoundedDict()
+        # By connection on which Metadata was all that followed: its ApiVersions.
+        self._with_metadata: BoundedDict[int, Exchange] = BoundedDict()
 
     @staticmethod
     def _who(conn: ClientConnection) -> tuple[str, str]:
         return conn.client_host, conn.client_id or ""
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key != METADATA:
+            self._with_metadata.pop(conn.number, None)
+        elif (asked := self._asked.get(conn.number)) is not None:
+            self._with_metadata[conn.number] = asked[1]
+        super().done(conn, exchange)
+
+    def closed(self, conn: ClientConnection) -> None:
+        super().closed(conn)
+        asked, offered = self._with_metadata.pop(conn.number, None), conn.about.offered
+        sought = self._sought.get(self._who(conn))
+        if asked is None or offered is None or sought is None or sought.kind != _DATA or not conn.how or conn.by == "broker" or conn.lost:
+            return
+        if _too_new(ended := _Ended(conn, asked, offered)) is not None and not _USES[_DATA] & sought.newest.keys():
+            sought.count, sought.last, sought.after_metadata = sought.count + 1, ended, True
 
     def went_on(self, conn: ClientConnection, exchange: Exchange) -> None:
         who = self._who(conn)
@@ -241,8 +266,7 @@ class ClientGivesUp(_EndsAfterApiVersions):
     def gave_up(self, ended: _Ended) -> None:
         sought = self._sought.get(self._who(ended.conn))
         if sought is not None and not is_controller(ended.offered) and not _USES[sought.kind] & sought.newest.keys():
-            sought.count += 1
-            sought.last = ended
+            sought.count, sought.last, sought.after_metadata = sought.count + 1, ended, False
         who = self._who(ended.conn)
         alone = self._alone.get(who, (0, ended))
         if sought is None and alone is not None and not is_controller(ended.offered):
@@ -257,7 +281,7 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 continue
             count += who in silent
             missing = _missing(last, sought, count >= self.OFTEN)
-            if missing is not None and (sought.kind != _DATA or count >= self.OFTEN):
+            if missing is not None and (sought.kind != _DATA or count >= self.OFTEN or missing.at_once):
                 self._for_now[who] = self._state(last, sought, missing, count)
 
         for conn, exchange in self._only_metadata.values():
@@ -279,7 +303,7 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 self._for_now[who] = finding
 
         for who, alone in self._alone.items():
-            if alone is not None and alone[0] >= self.OFTEN and who not in self._for_now:
+            if alone is not None and who not in self._for_now and (alone[0] >= self.OFTEN or _too_new(alone[1]) is not None):
                 self._for_now[who] = self._state_alone(*alone)
 
     def _state_alone(self, count: int, last: _Ended) -> Finding:
@@ -299,6 +323,9 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 "dropped that version, and 4.0.1 has it again (KAFKA-19444)."
             )
             remedy = "upgrade librdkafka to 2.11.0 or newer, or the broker to 4.0.1 or newer"
+        elif (old := _too_new(last)) is not None:
+            severity = Severity.MEDIUM if count >= self.OFTEN else Severity.LOW
+            text, why, remedy = old.text, old.why, old.remedy
         else:
             severity, text = Severity.LOW, "everything that clients need first is offered"
             why = (
@@ -315,13 +342,14 @@ class ClientGivesUp(_EndsAfterApiVersions):
 
     def _state(self, last: _Ended, sought: _Sought, missing: _Missing, count: int) -> Finding:
         conn = last.conn
+        few = count < self.OFTEN and sought.after_metadata  # a tool that looks at a topic does the same
         found = f"asked for topic {sought.name!r}" if sought.kind == _DATA else f"found the coordinator of {_KINDS[sought.kind]} {sought.name!r}"
         finding = self.finding(
             f"{conn.who} {found}, asked {conn.where} for its versions, and sent "
-            f"nothing more on that connection ({times(count)}): {missing.text}",
+            f"nothing more{' than Metadata' * sought.after_metadata} on that connection ({times(count)}): {missing.text}",
             missing.why,
             missing.remedy,
-            self.severity if sought.kind != _DATA and (count >= self.OFTEN or missing.sure) else Severity.MEDIUM,
+            self.severity if sought.kind != _DATA and (count >= self.OFTEN or missing.sure) else Severity.LOW if few else Severity.MEDIUM,
             missing=list(missing.apis),
             **conn.facts,
         )
@@ -351,18 +379,9 @@ def _topic_of(exchange: Exchange) -> str | None:
 def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
     """What the client needs and is not offered; None if nothing is known to be missing."""
     offered = last.offered
+    if sought.kind == _DATA and (new := _too_new(last, often)) is not None:
+        return new
     absent = tuple(api for api in _NEEDS[sought.kind] if facts.api_key(api) not in offered)
-    written = offered.get(PRODUCE, (0, _BATCHES))
-    if sought.kind == _DATA and absent == ("InitProducerId",) and written[1] < _BATCHES:
-        came = since(PRODUCE, _BATCHES)
-        return _Missing(
-            f"it offers Produce {version_range(written)} and no InitProducerId, so it is older than Kafka {came}",
-            f"many clients of today write and read record batches only (Produce v{_BATCHES} and Fetch v4, Kafka {came}; KIP-98), and find no version "
-            "in common. One that is idempotent needs InitProducerId too.",
-            f"upgrade the broker to {came} or newer (clients of today are made for 2.1 and newer), or use a client of its time",
-            True,
-            ("Produce", "InitProducerId"),
-        )
     if absent:
         purpose = (
             "a consumer needs Fetch, ListOffsets and FindCoordinator, a producer Produce, and one with enable.idempotence (Java's default) or "
@@ -406,6 +425,36 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
             (share,),
         )
     return None
+
+
+def _too_new(last: _Ended, often: bool = False) -> _Missing | None:
+    """The APIs of which a broker offers only versions that clients of today have dropped, as Kafka 4.0 did (KIP-896).
+
+    A client whose ApiVersions request is of another time counts only if it ends `often`.
+    """
+    baseline = releases.release("4.0").offered
+    least = {api: served(baseline, facts.api_key(api)) for api in ("Produce", "Fetch", "ListOffsets")}
+    old = [api for api, range_ in least.items() if range_ is not None and last.offered.get(facts.api_key(api), (0, 1 << 15))[1] < range_[0]]
+    if not old or not (often or last.exchange.api_version >= _FLEXIBLE):
+        return None
+    about, release = last.conn.about, exact_release(last.offered)
+    known = software(about.software_name, about.software_version, last.conn.client_id)
+    need = known.client.oldest_broker(known.version) if known is not None else None
+    if need is not None and release is not None and release_order(release) < release_order(need.release):
+        return None  # client-too-new says which release it needs
+    kinds = "; ".join(f"{api} {version_range(last.offered[facts.api_key(api)])}" for api in old)
+    absent = [api for api in _NEEDS[_DATA] if facts.api_key(api) not in last.offered]
+    lacks = f" (nor does it offer {', '.join(absent)})" if absent else ""
+    needs = ", ".join(f"{api} from v{(least[api] or (0,))[0]}" for api in old)
+    return _Missing(
+        f"it offers only {kinds}, which clients of today may no longer have{lacks}",
+        f"Kafka 4.0 dropped these versions (KIP-896), and clients made since have {needs} on; some have never had older ones, as they write the "
+        "record batches of Kafka 0.11 only. Such a client finds no common version and ends, with an exception that is not visible on the wire.",
+        "read the client's log at that time; upgrade the brokers to 2.1 or newer, or use a client that still has these versions",
+        False,
+        tuple(old),
+        True,
+    )
 
 
 def _too_old(sought: _Sought, offered: Table) -> _Missing | None:

@@ -21,8 +21,9 @@ from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.decoder.wire.frame import Direction
 from barnabas.decoder.wire.tls_handshake import Refusal, TlsHandshake
 from harness.run.slices import thin
+from harness.wire import with_size
 from traffic.conversations import Conversations
-from traffic.packets import Packet, pcap_file
+from traffic.packets import Packet, pcap_file, snapped
 from traffic.recordings import CAPTURES
 
 SECOND = 1_000_000_000
@@ -300,3 +301,51 @@ def test_recordings_keep_no_more_of_tls_than_heads_and_alerts(tmp_path: Path) ->
     folder = handshakes(tmp_path, 9092, client, broker, by, whole=True)
     data = b"".join(path.read_bytes() for path in folder.glob("*.pcapng"))
     assert UNKNOWN_CA in data and b"\x5a" * 4 not in data
+
+
+# --- packets that were cut when they were captured ------------------------------------------------------------
+
+
+def as_packets(talk: Conversations) -> list[Packet]:
+    """The exchanges of a single connection as the packets of a capture, its beginning included."""
+    ends = ("10.0.0.5", 40001), ("10.0.0.1", 9092)
+    next_, found = [1000, 2000], []
+
+    def put(time_ns: int | None, side: int, flags: int, data: bytes = b"") -> None:
+        found.append((time_ns or 0, build(ends[side], ends[1 - side], next_[side], next_[1 - side], flags, data, side)))
+        next_[side] += len(data) + (flags & SYN != 0)
+
+    start = (talk.exchanges[0].request_time_ns or 0) - 3000
+    put(start, 0, SYN)
+    put(start + 1000, 1, SYN | ACK)
+    put(start + 2000, 0, ACK)
+    for exchange in talk.exchanges:
+        put(exchange.request_time_ns, 0, ACK, with_size(exchange.request or b""))
+        put(exchange.response_time_ns, 1, ACK, with_size(exchange.response or b""))
+    return found
+
+
+def fetches(code: int) -> Conversations:
+    """A consumer whose fetches of two partitions are answered with an error, or well (0), every second for a minute."""
+    talk = Conversations()
+    link = talk.open()
+    partitions = [{"partition": n, "current_leader_epoch": 9, "fetch_offset": 100, "partition_max_bytes": 1 << 20} for n in range(2)]
+    asked = {"max_wait_ms": 500, "min_bytes": 1, "session_epoch": -1, "topics": [{"topic": "meter", "partitions": partitions}]}
+    rows = [{"partition_index": n, "error_code": code, "high_watermark": 100 if not code else -1, "records": b""} for n in range(2)]
+    for _ in range(60):
+        talk.ask(link, "Fetch", 11, asked, {"responses": [{"topic": "meter", "partitions": rows}]}, took=0.002)
+        talk.wait(1)
+    return talk
+
+
+def test_packets_that_were_cut_still_show_errors_and_both_directions(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(snapped(as_packets(fetches(75)), 96))  # UNKNOWN_LEADER_EPOCH
+    found = inspected(path)
+    assert (cause(found).id, cause(found).severity, cause(found).count) == ("fetch-error-loop", Severity.HIGH, 60)
+    assert "UNKNOWN_LEADER_EPOCH" in cause(found).seen and "the capture cuts off" in cause(found).seen
+    with open_capture(path) as capture:
+        assert [str(row.state) for row in capture.rows()] == ["paired"] * 60 and all(row.cut for row in capture.rows())
+        assert "120 packets were cut when captured" in str(capture.note) and "only what" not in str(capture.note)
+    path.write_bytes(snapped(as_packets(fetches(0)), 96))
+    assert [(each.id, each.seen) for each in inspected(path) if each.severity.rank > Severity.LOW.rank] == []

@@ -421,6 +421,66 @@ def test_a_client_that_joins_later_is_healthy() -> None:
     assert "client-gives-up" not in {f.id for f in talk.findings()}
 
 
+KAFKA_0_10 = releases.release("0.10.2").offered
+
+
+def falls_back(talk: Conversations, offer: Offer, **client: str) -> decoder.Connection:
+    """A client of today at a broker that knows only the first version of ApiVersions."""
+    at = talk.open()
+    for version in (3, 2, 1):
+        refusal = decoder.encode_response(18, 0, {"error_code": 35, "api_keys": []}, correlation_id=len(talk.exchanges) + 1)
+        talk.ask(at, "ApiVersions", version, client if version == 3 else {}, refusal)
+    talk.ask(at, "ApiVersions", 0, {}, {"api_keys": api_keys(offer)})
+    return at
+
+
+@pytest.mark.parametrize("asks_metadata", [False, True])
+def test_a_client_of_today_that_has_no_old_produce(asks_metadata: bool) -> None:  # rskafka 0.6 at Kafka 0.10.2.2
+    talk = Conversations()
+    if asks_metadata:
+        at = falls_back(talk, KAFKA_0_10, **software("rskafka", "0.6.0"))
+        talk.ask(at, "Metadata", 1, {"topics": [{"name": "orders"}]}, METADATA | {"controller_id": 1})
+    for _ in range(3):
+        talk.close(falls_back(talk, KAFKA_0_10, **software("rskafka", "0.6.0")))
+        talk.wait(0.1)
+    found = cause(talk)
+    assert (found.id, found.severity) == ("client-gives-up", Severity.MEDIUM)
+    assert "it offers only Produce v0 to v2; Fetch v0 to v3" in found.seen
+    assert "KIP-896" in found.why and "Produce from v3" in found.why and "2.1 or newer" in found.remedy
+
+
+def test_a_client_of_today_that_ends_after_metadata() -> None:  # as rskafka 0.6 does at Kafka 0.10.2.2, on two connections
+    talk = Conversations()
+    for severity in (Severity.LOW, Severity.MEDIUM):  # a tool that only looks at the topic does it once
+        for topics in ([], [{"name": "orders"}]):
+            at = falls_back(talk, KAFKA_0_10, **software("rskafka", "0.6.0"))
+            for asked in (topics, [{"name": "orders"}]):
+                talk.ask(at, "Metadata", 2, {"topics": asked}, METADATA | {"controller_id": 1, "topics": METADATA["topics"] if asked else []})
+            talk.close(at)
+        found = cause(talk)
+        assert (found.id, found.severity) == ("client-gives-up", severity)
+        assert "sent nothing more than Metadata on that connection" in found.seen and "it offers only Produce v0 to v2" in found.seen
+
+
+def test_one_connection_that_ends_at_an_old_broker_may_be_a_probe() -> None:
+    talk = Conversations()
+    talk.close(falls_back(talk, KAFKA_0_10))
+    assert troubles(talk) == [] and "client-gives-up" in {f.id for f in talk.findings()}
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_client_that_goes_on_with_old_versions_is_healthy(old: bool) -> None:
+    talk = Conversations()
+    talk.close(falls_back(talk, KAFKA_0_10))
+    at = talk.open() if old else falls_back(talk, KAFKA_0_10)
+    if old:  # it asks for version 0 at once: it is as old as the broker
+        talk.ask(at, "ApiVersions", 0, {}, {"api_keys": api_keys(KAFKA_0_10)})
+    talk.ask(at, "Metadata", 1, {"topics": [{"name": "orders"}]}, METADATA | {"controller_id": 1})
+    talk.ask(at, "Produce", 2, {"acks": 1, "timeout_ms": 1, "topic_data": []}, {"responses": []})
+    talk.close(at)
+    assert "client-gives-up" not in {f.id for f in talk.findings()}
+
+
 # --- ApiVersions without an answer -------------------------------------------------------------------------
 
 

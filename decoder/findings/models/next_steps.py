@@ -1,0 +1,238 @@
+"""What clients do after errors that ask for a certain next step (`reference.next_steps`): take it, or send the same again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ...connection.exchange import Exchange, State
+from ...reference.next_steps import NextStep, next_step, next_steps
+from ...schema import facts
+from ..engine.counters import LruDict, Tally
+from ..engine.detector import Detector, Model, Wanted
+from ..engine.formatting import SECOND, duration, times, topic_id_text, topic_name
+from ..engine.layout import top
+from ..engine.subjects import Subject, answers, requested
+from ..engine.traffic import ClientConnection, ClientIdentity, Traffic
+from .produce import PRODUCE, ProduceReader
+
+_CLIENTS, _DUTIES = 2000, 1000
+_PAUSE_NS = 60 * SECOND
+"""After this long without it, an error is a new one."""
+_HURRIED = 100
+"""Refusals in a row, without a pause: fewer are a short retry."""
+
+
+@dataclass(slots=True)
+class Duty:
+    """The next step that an answer asked of a client. `per`: what the step is for, `subject`: what the last refusal was about; `state`: what the client must not send again.
+
+    `told_ns`: when it was refused for the first time, 0 if not since it last took the step. `refused`: requests in this state that were
+    refused, the first included, and `since_step`: those since it last took the step. `named`: what Metadata says instead ("broker 2 as
+    leader"), "" if it says nothing else; `steps`: the requests with which it asked again all the same, by API.
+    """
+
+    conn: ClientConnection
+    step: NextStep
+    code: int
+    per: tuple[Any, ...] = ()
+    subject: Subject = ()
+    state: tuple[Any, ...] = ()
+    told_ns: int = 0
+    refused: Tally = field(default_factory=Tally)
+    since_step: Tally = field(default_factory=Tally)
+    steps: Counter[str] = field(default_factory=Counter)
+    named: str = ""
+
+    def begin(self) -> None:
+        """The next refusal is the first."""
+        self.told_ns, self.refused = 0, Tally()
+        self.took("")
+
+    def took(self, api: str) -> None:
+        """The client took the step with a request, "" for another way. Where Metadata names something else, asking is not enough."""
+        if api and self.named:
+            self.steps[api] += 1
+        else:
+            self.since_step, self.steps = Tally(), Counter()
+
+    @property
+    def again(self) -> int:
+        """How often the client sent the same since it knows."""
+        return max(self.since_step.count - 1, 0)
+
+    @property
+    def ignored(self) -> bool:
+        """Whether the client has had the time to take the step."""
+        count, span = self.since_step.count, self.since_step.span_ns
+        if self.step.pause_ns:
+            return count >= _HURRIED and span < count * self.step.pause_ns
+        return count >= self.step.times and span >= self.step.after_ns
+
+    @property
+    def did(self) -> str:
+        """What the client did: ``sent the same member epoch (5) again 4 times in 12 s``."""
+        value = next((part for part in (*self.state, *self.per) if part is not None), "")
+        meanwhile = "".join(f", and sent {api} {times(count)} meanwhile" for api, count in self.steps.items())
+        return f"{self.step.again.format(value)} {times(self.again)} in {duration(self.since_step.span_ns)}{meanwhile}"
+
+
+class NextSteps(Model):
+    """The open duties of all clients. It gets failures, and requests that take a step."""
+
+    id = "next-steps"
+    wanted = Wanted.FAILED
+    request_apis: ClassVar[frozenset[int] | None] = frozenset().union(*(step.until for step in next_steps().values()))
+
+    def setup(self) -> None:
+        self._open: LruDict[ClientIdentity, LruDict[Any, Duty]] = LruDict(_CLIENTS)
+        self._touched: tuple[Exchange | None, list[Duty]] = None, []
+        self._produce = self.traffic.model(ProduceReader)
+
+    def touched(self, exchange: Exchange) -> list[Duty]:
+        """The duties of a refused exchange, the newest refusal counted."""
+        return self._touched[1] if self._touched[0] is exchange else []
+
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        duties = self._open.get(conn.identity) if self._open else None
+        for duty in list(duties.values()) if duties else ():
+            if exchange.api_key in duty.step.until:
+                fields, step = _Fields(self._produce, conn, exchange), duty.step
+                same = fields.of(step.per, duty.subject), fields.of(step.keeps, duty.subject)
+                others = next_step(exchange.api_key, duty.code) is not step
+                if others or same != (duty.per, duty.state) or fields.right(step, duty.subject):
+                    duty.took(exchange.api)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or not exchange.error:
+            return
+        duties: dict[int, Duty] = {}
+        fields = _Fields(self._produce, conn, exchange)
+        for subject, code in answers(exchange):
+            step = next_step(exchange.api_key, code) if code else None
+            if step is not None:
+                duty = self._refused(fields, step, code, subject)
+                if duty is not None:
+                    duties[id(duty)] = duty
+        self._touched = exchange, list(duties.values())
+
+    def _refused(self, fields: _Fields, step: NextStep, code: int, subject: Subject) -> Duty | None:
+        conn, exchange = fields.conn, fields.exchange
+        per, state = fields.of(step.per, subject), fields.of(step.keeps, subject)
+        about = () if "producer" in step.per else subject  # a producer id is given up for all partitions
+        open_duties = self._open.of(conn.identity, lambda: LruDict(_DUTIES))
+        duty = open_duties.of((step.name, about, per), lambda: Duty(conn, step, code, per))
+        duty.conn, duty.code, duty.subject = conn, code, subject
+        if fields.right(step, subject):
+            duty.begin()
+            return None
+        sent, named = exchange.request_time_ns or 0, _named(step, conn, exchange, subject)
+        # A field that a request leaves out is as it was: partitions of a fetch session.
+        state = tuple(new if new is not None else old for new, old in zip(state, duty.state or state, strict=True))
+        if (state, named) != (duty.state, duty.named) or sent - duty.refused.last_ns > _PAUSE_NS:
+            duty.begin()
+            duty.state, duty.named = state, named
+        if not duty.since_step.count:
+            duty.told_ns = exchange.response_time_ns or 0
+        elif sent < duty.told_ns:
+            return duty  # it was on its way
+        duty.refused.add(sent)
+        duty.since_step.add(sent)
+        return duty
+
+
+class _Fields:
+    """The fields of a request, read once."""
+
+    def __init__(self, produce: ProduceReader, conn: ClientConnection, exchange: Exchange) -> None:
+        self.conn, self.exchange, self._produce = conn, exchange, produce
+        message = exchange.request_view
+        self._top: dict[str, Any] = top(message) if message is not None else {}
+        self._nested: dict[str, Mapping[Subject, Any]] = {}
+
+    def of(self, names: tuple[str, ...], subject: Subject) -> tuple[Any, ...]:
+        """Their values for what an error is about; None for those that the request has not."""
+        return tuple(self.value(name, subject) for name in names)
+
+    def right(self, step: NextStep, subject: Subject) -> bool:
+        """Whether the request is what the step asks for."""
+        return any(str(self.value(name, subject)) == value for name, value in step.right)
+
+    def value(self, name: str, subject: Subject) -> Any:
+        """The value of one, see `reference.next_steps`."""
+        if name in _OF_EXCHANGES:
+            return _OF_EXCHANGES[name](self.conn, self.exchange)
+        if name == "producer":
+            return self._producer(subject)
+        if name in self._top:
+            return self._top[name]
+        nested = self._nested.get(name)
+        if nested is None:
+            nested = self._nested[name] = dict(requested(self.exchange, name))
+        return next((nested[subject[:end]] for end in range(len(subject), 0, -1) if subject[:end] in nested), None)
+
+    def _producer(self, subject: Subject) -> tuple[int, int]:
+        if self.exchange.api_key == PRODUCE:
+            sent = self._produce.sent(self.exchange)
+            topic, partition = _place(self.exchange, subject) or ("", -1)
+            parts = sent.parts if sent is not None else ()
+            batch = next((part.batch for part in parts if (part.topic, part.partition) == (topic, partition)), None)
+            return (batch.producer_id, batch.producer_epoch) if batch is not None else (-1, -1)
+        number, epoch = ((self._top.get(name, self._top.get(f"v3_and_below_{name}", -1))) for name in ("producer_id", "producer_epoch"))
+        return number, epoch
+
+
+_OF_EXCHANGES = {
+    "api": lambda conn, exchange: exchange.api,
+    "version": lambda conn, exchange: exchange.api_version,
+    "broker": lambda conn, exchange: conn.broker,
+    "connection": lambda conn, exchange: conn.number,
+}
+
+
+def _place(exchange: Exchange, subject: Subject) -> tuple[str, int] | None:
+    """The topic and partition that an error is about."""
+    if len(subject) < 2 or not isinstance(subject[-1], int):
+        return None
+    return topic_name(exchange, subject[-2]), subject[-1]
+
+
+def place_of(duty: Duty, exchange: Exchange) -> tuple[str, int]:
+    """The topic and partition of a duty's last refusal, ("", -1) if it is about none."""
+    return _place(exchange, duty.subject) or ("", -1)
+
+
+def _named(step: NextStep, conn: ClientConnection, exchange: Exchange, subject: Subject) -> str:
+    """What Metadata had named instead of what a request was refused for, before it was sent."""
+    place = _place(exchange, subject)
+    cluster = conn.cluster
+    if place is None or "Metadata" not in map(facts.api_name, step.until):
+        return ""
+    if "broker" in step.keeps:
+        leader, here = cluster.leaders.get(place), cluster.node_at(conn.broker)
+        other = leader is not None and here is not None and leader.node not in (-1, here)
+        return f"broker {leader.node} as leader" if other and leader and leader.time_ns < (exchange.request_time_ns or 0) else ""
+    known = cluster.topic_ids.get(place[0])
+    return topic_id_text(known) if known is not None and isinstance(subject[-2], bytes) and known != subject[-2] else ""
+
+
+class FollowingDetector(Detector):
+    """A detector of clients that ignore an error: override `refused`. `STEPS`: the names of its rows of the table."""
+
+    wanted = Wanted.FAILED
+    dispatches: ClassVar[Mapping[str, str]] = {"done": "refused"}
+    STEPS: ClassVar[frozenset[str]]
+
+    def __init__(self, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self.steps = traffic.model(NextSteps)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        for duty in self.steps.touched(exchange):
+            if duty.step.name in self.STEPS:
+                self.refused(duty, exchange)
+
+    def refused(self, duty: Duty, exchange: Exchange) -> None:
+        """A client was refused, for the first time or again."""
