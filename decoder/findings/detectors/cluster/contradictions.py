@@ -76,11 +76,11 @@ class MetadataIgnored(Detector):
         self._metadata_ns: BoundedDict[tuple[str, str], BoundedDict[str, int]] = BoundedDict()
         self._tallies: BoundedDict[object, Tally] = BoundedDict()
         # By cluster: the addresses of its brokers as last named; by cluster and address that a broker has left: that broker.
-        self._named: BoundedDict[Cluster, dict[int, str]] = BoundedDict(256)
+        self._named: BoundedDict[Cluster, BoundedDict[int, str]] = BoundedDict(256)
         self._left: BoundedDict[tuple[Cluster, str], int] = BoundedDict()
 
     def _learn_addresses(self, cluster: Cluster, message: MessageView) -> None:
-        named = self._named.of(cluster, dict)
+        named = self._named.of(cluster, BoundedDict)
         for node, address in brokers_of(message):
             if named.get(node, address) != address:
                 self._left[cluster, named[node]] = node
@@ -128,7 +128,7 @@ class MetadataIgnored(Detector):
             f"{conn.who} sent {tally.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
             f"{tally.span_ns / SECOND:.1f} s, although Metadata had named broker {leader.node} as leader"
         )
-        address = self._named.of(cluster, dict).get(leader.node, "")
+        address = self._named.of(cluster, BoundedDict).get(leader.node, "")
         if address and self._left.get((cluster, conn.broker)) == leader.node:
             finding.seen += f", at {address} since it has moved from {conn.broker.rpartition(':')[0]}"
             finding.why = (
