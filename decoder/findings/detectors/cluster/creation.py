@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ....codec.secrets import holds_no_credentials
 from ....connection.exchange import Exchange, State
+from ....reference.settings import holds_credentials, holds_no_credentials
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
@@ -47,7 +47,10 @@ class CreationRefused(Detector):
         error_name, brokers = facts.error_name(error), len(conn.cluster.nodes)
         finding = self.report((conn.identity, name, error), exchange, "", "", error=error_name, topic=name)
         value = replicas if error == _REPLICAS else partitions
-        settings = ", ".join(f"{c['name']}={c['value']}" for c in topic["configs"][:5] if holds_no_credentials(c["name"]))
+        settings = ", ".join(
+            f"{c['name']}={c['value']}" for c in topic["configs"][:5]
+            if holds_no_credentials(c["name"]) and not holds_credentials(c["value"] or "")
+        )  # fmt: skip
         if error == _POLICY:
             finding.why = (
                 "A policy of the broker refuses the topic. Apache Kafka has none unless its operators install one "

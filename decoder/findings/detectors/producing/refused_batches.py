@@ -198,10 +198,13 @@ def _validated(batch: Batch) -> Shown:
         "The records are whole: a validator of the broker or of a proxy refuses them. In Confluent Server that is confluent.value.schema.validation "
         "(or confluent.key.schema.validation) of the topic: each record must begin with the id of a schema that Schema Registry has for the topic "
         "under the broker's naming strategy.",
-        "the broker's error message may name the validator; compare the ids with the subject of the topic in Schema Registry, and the subject name strategies of client and topic "
-        "(confluent.value.subject.name.strategy); check that the brokers reach it (confluent.schema.registry.url)"
-        if ids
-        else "the broker's error message may name the validator; use a serializer that registers schemas (Avro, Protobuf, JSON Schema of Schema Registry), or turn the validation of the topic off",
+        "the broker's error message may name the validator; "
+        + (
+            "compare the ids with the subject of the topic in Schema Registry, and the subject name strategies of client and topic "
+            "(confluent.value.subject.name.strategy); check that the brokers reach it (confluent.schema.registry.url)"
+            if ids
+            else "use a serializer that registers schemas (Avro, Protobuf, JSON Schema of Schema Registry), or turn the validation of the topic off"
+        ),
     )
 
 

@@ -249,10 +249,10 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 sought = self._sought[who] = _Sought(*found)
             elif sought.kind != found[0]:
                 sought.kind, sought.name = found
-        offered = conn.about.offered
         if exchange.api_key != METADATA:
-            self._only_metadata.pop(conn.number, None)
-        elif offered is not None and FIND_COORDINATOR not in offered:
+            if self._only_metadata:
+                self._only_metadata.pop(conn.number, None)
+        elif (offered := conn.about.offered) is not None and FIND_COORDINATOR not in offered:
             self._only_metadata[conn.number] = conn, exchange
         if exchange.api_key == METADATA and sought is None and (topic := _topic_of(exchange)) is not None:
             sought = self._sought[who] = _Sought(_DATA, topic)
@@ -286,16 +286,16 @@ class ClientGivesUp(_EndsAfterApiVersions):
 
         for conn, exchange in self._only_metadata.values():
             who, offered = self._who(conn), conn.about.offered
-            sought, lasted = self._sought.get(who), conn.last_ns - conn.opened_ns
+            asks, lasted = self._sought.get(who), conn.last_ns - conn.opened_ns
             if (
-                sought is None or who in self._for_now or offered is None
-                or conn.requests < self.ASKS or lasted < self.ASKS_NS or sought.newest.keys() - {METADATA}
+                asks is None or who in self._for_now or offered is None
+                or conn.requests < self.ASKS or lasted < self.ASKS_NS or asks.newest.keys() - {METADATA}
             ):  # fmt: skip
                 continue
-            missing = _missing(_Ended(conn, exchange, offered), sought, False)
+            missing = _missing(_Ended(conn, exchange, offered), asks, False)
             if missing is not None and missing.sure and not set(missing.apis) <= {"InitProducerId"}:
                 finding = self.finding(
-                    f"{conn.who} asks {conn.where} for topic {sought.name!r} again and again ({conn.requests} requests in {duration(lasted)}), and "
+                    f"{conn.who} asks {conn.where} for topic {asks.name!r} again and again ({conn.requests} requests in {duration(lasted)}), and "
                     f"for nothing else: {missing.text}",
                     missing.why, missing.remedy, Severity.MEDIUM, missing=list(missing.apis), **conn.facts,
                 )  # fmt: skip
@@ -556,7 +556,8 @@ class AdminGivesUp(Detector):
             self._creators[conn.identity] = None
             self._found.pop((conn.identity, conn.broker, _CREATE), None)
         if exchange.api_key not in _READS:
-            self._to_make[conn.number] = None
+            if self._to_make.get(conn.number, self) is not None:
+                self._to_make[conn.number] = None
         elif exchange.api_key == METADATA and self._to_make.get(conn.number, self) is not None:
             name = _internal_topic(exchange) if exchange.error == _UNKNOWN_TOPIC else ""
             if name:

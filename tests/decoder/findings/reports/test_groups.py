@@ -685,6 +685,18 @@ def test_a_broker_s_message_is_shown_without_secrets() -> None:
     assert "The broker says: Invalid value *** for configuration x.password" in found.seen and "hunter2abc" not in str(found.seen)
 
 
+def test_a_refused_topic_is_shown_without_secrets() -> None:
+    talk = Conversations()
+    link = named(talk, "apache-kafka-java", "2.0.0")
+    values = {"cleanup.policy": "compact", "min.insync.replicas": "password=hunter2abc", "x.password": "hunter3abc", "x.y": "hunter4abc"}
+    configs = [{"name": name, "value": value} for name, value in values.items()]
+    asked = {"topics": [{"name": "a", "num_partitions": 25, "replication_factor": 1, "configs": configs}], "timeout_ms": 1000}
+    talk.ask(link, "CreateTopics", 2, asked, {"topics": [{"name": "a", "error_code": error("POLICY_VIOLATION")}]})
+    found = cause(talk)
+    assert found.id == "topic-creation-refused" and "25 partitions, 1 replica, cleanup.policy=compact)" in found.remedy
+    assert "hunter" not in str(found.to_dict())
+
+
 def test_the_message_is_that_of_the_error_and_is_shortened() -> None:
     talk = Conversations()
     link = named(talk, "apache-kafka-java", "4.1.0")
