@@ -109,14 +109,16 @@ class NextSteps(Model):
         if exchange.state is not State.PAIRED or not exchange.error:
             return
         duties: dict[int, Duty] = {}
-        fields = _Fields(self._produce, conn, exchange)
+        fields: _Fields | None = None
         for subject, code in answers(exchange):
             step = next_step(exchange.api_key, code) if code else None
             if step is not None:
+                fields = fields or _Fields(self._produce, conn, exchange)
                 duty = self._refused(fields, step, code, subject)
                 if duty is not None:
                     duties[id(duty)] = duty
-        self._touched = exchange, list(duties.values())
+        if duties:
+            self._touched = exchange, list(duties.values())
 
     def _refused(self, fields: _Fields, step: NextStep, code: int, subject: Subject) -> Duty | None:
         conn, exchange = fields.conn, fields.exchange
