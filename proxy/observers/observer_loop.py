@@ -29,8 +29,8 @@ from .ring_feed import RingFeed
 
 ATTEND_SECONDS = 0.1
 """How often to look whether the supervisor has sent something."""
-CHUNKS, NATIVE_CHUNKS = 8, 512
-"""Most chunks to read before that: of 64 KiB of small frames, 8 take half a second, but on native recorders 512 take far less."""
+CHUNKS, NATIVE_CHUNKS = 16, 512
+"""Most chunks to read before that: of 64 KiB of small frames, 16 take a second, but on native recorders 512 take far less."""
 
 
 class SupervisorLink:
