@@ -362,7 +362,7 @@ def _setting_is_secret(name: str | None, value: str | None, asks: bool, marked: 
         return True
     if not holds_no_credentials(name) and (asks or len(name) > MOST_NAME or SENSITIVE.search(name)):
         return True
-    return bool(value) and holds_credentials(value)
+    return value is not None and holds_credentials(value)
 
 
 def shown(message: Message, asked: bytes = b"") -> Fields:
