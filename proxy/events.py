@@ -112,6 +112,14 @@ class ClientRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLeft(Event):
+    """A client reset its connection before it was accepted, and sent nothing: no broker was asked, and it is not recorded."""
+
+    client: Address
+    template = "{client} reset its connection before it was accepted"
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionOpened(Event):
     connection: int
     client: Address

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from ..embedded import metadata_log
@@ -19,7 +20,8 @@ from ..wire.frame import Direction
 from .codec import decode_request, decode_response, guess_request, peek_request, read_request
 from .decode import decoder
 from .message import Message
-from .plan import Fields
+from .plan import Fields, Plan, field_paths
+from .project import Place, places
 
 MASK = b"*"
 
@@ -47,7 +49,7 @@ _METADATA: dict[str, tuple[str, ...]] = {
 }
 FETCHES = frozenset(map(facts.api_key, _METADATA))
 _FETCH = facts.api_key("Fetch")
-# Settings that brokers show or topics are created with: only some are credentials.
+# Settings that brokers show or topics are created with: only some are credentials. Synonyms follow the settings they are of.
 _REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
 _RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
     "CreateTopics": ("topics[*].configs[*].value",),
@@ -75,25 +77,23 @@ _PLAIN_WORD = re.compile(rb"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
 @cache
 def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
     """Patterns of the paths of `Message.map` that are secrets, or may be or quote some; empty for nearly all APIs."""
-    messages = _MESSAGES if direction is Direction.RESPONSE else {}
-    return _value_paths(direction, api_key) + _patterns(messages, api_key)
-
-
-@cache
-def _value_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
-    """Those of `secret_paths` whose whole value is the secret: all but error messages."""
-    settings = _REQUEST_SETTINGS if direction is Direction.REQUEST else _RESPONSE_SETTINGS
-    return credential_paths(direction, api_key) + _patterns(settings, api_key)
+    api = facts.api_name(api_key)
+    return _patterns(_value_paths(direction, api) + (_MESSAGES.get(api, ()) if direction is Direction.RESPONSE else ()))
 
 
 @cache
 def credential_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
     """Those of `secret_paths` that exist for secrets; settings that brokers show are left out."""
-    return _patterns(_REQUEST if direction is Direction.REQUEST else _RESPONSE, api_key)
+    return _patterns((_RESPONSE if direction else _REQUEST).get(facts.api_name(api_key), ()))
 
 
-def _patterns(table: dict[str, tuple[str, ...]], api_key: int) -> tuple[re.Pattern[str], ...]:
-    paths = table.get(facts.api_name(api_key), ())
+def _value_paths(direction: Direction, api: str) -> tuple[str, ...]:
+    """Where the whole value is the secret, or may be: all of `secret_paths` but error messages."""
+    credentials, settings = (_RESPONSE, _RESPONSE_SETTINGS) if direction else (_REQUEST, _REQUEST_SETTINGS)
+    return credentials.get(api, ()) + settings.get(api, ())
+
+
+def _patterns(paths: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(re.escape(p).replace(r"\[\*\]", r"\[\d+\]")) for p in paths)
 
 
@@ -250,15 +250,20 @@ def _masked(message: Message, asked: bytes = b"") -> bytes:
 def _mask_quotes(response: Message, out: bytearray, sent: _Sent) -> None:
     """Mask what a response quotes: in its error messages, and whole secrets in any text."""
     anywhere = [secret for secret in sent.whole if secret in out]
-    for path, start, end in response.map():
-        if path.endswith("error_message"):
-            if text := response[path]:
-                raw = text.encode()
-                out[end - len(raw) : end] = _text_masked(response.api, raw, sent)
-        elif anywhere and any(secret in out[start:end] for secret in anywhere) and isinstance(value := response[path], str):
-            at = end - len(value.encode())
+    paths = _text_paths(response.plan) if anywhere else _MESSAGES[response.api]
+    for path, found in zip(paths, places(response, paths), strict=True):
+        for text, end in found:
+            at = end - len(raw := text.encode() if text else b"")
+            if path.endswith("error_message"):
+                out[at:end] = _text_masked(response.api, raw, sent)
+                continue
             for secret in anywhere:
                 out[at:end] = out[at:end].replace(secret, MASK * len(secret))
+
+
+@cache
+def _text_paths(of: Plan) -> tuple[str, ...]:
+    return tuple(each.path for each in field_paths(of.root) if each.field.type == "string" and not each.field.array)
 
 
 def _topic_field(api_key: int, api_version: int) -> str:
@@ -284,12 +289,12 @@ def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
     key, version = message.api_key, message.api_version
     if message.plan.kind != "response" or not _may_be_metadata_log(key, version, message.frame):
         return
-    patterns = _patterns(_METADATA, key)
-    for path, _, end in message.map():
-        if any(p.fullmatch(path) for p in patterns) and (area := message[path]):
-            topic = message[f"{path.partition('.')[0]}.{_topic_field(key, version)}"]
-            if topic in (metadata_log.TOPIC, metadata_log.TOPIC_ID):
-                yield end, area
+    (path,) = _METADATA[message.api]
+    topics, areas = places(message, (f"{path.partition('.')[0]}.{_topic_field(key, version)}", path))
+    starts = [end for _, end in topics]
+    for area, end in areas:
+        if area and topics[bisect_left(starts, end) - 1][0] in (metadata_log.TOPIC, metadata_log.TOPIC_ID.bytes):
+            yield end, area
 
 
 def _hidden(message: Message, content: bytes) -> bytes:
@@ -307,14 +312,29 @@ def _hidden(message: Message, content: bytes) -> bytes:
 def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
     """Every secret of a message: its end and its bytes."""
     direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
-    patterns = _value_paths(direction, message.api_key)
-    for path, _, end in message.map() if patterns else ():
-        if any(p.fullmatch(path) for p in patterns):
-            value = message[path]
-            if not value:
-                continue
-            if _is_secret(message, path):
-                yield end, value if isinstance(value, bytes) else value.encode()
+    paths = _value_paths(direction, message.api)
+    settings = message.api in _CONFIG_APIS
+    found = _secret_settings(message, paths) if settings else chain.from_iterable(places(message, paths) if paths else ())
+    for value, end in found:
+        if value:
+            yield end, value if isinstance(value, bytes) else value.encode()
+
+
+def _secret_settings(message: Message, paths: tuple[str, ...]) -> Iterator[Place]:
+    """The values of settings that are secrets, and of those they are synonyms of."""
+    asks = message.plan.kind == "request"
+    outer: tuple[list[int], list[bool]] = [], []
+    for path in paths:
+        settings = path.removesuffix("value")
+        names, values, marks = places(message, (settings + "name", path, settings + "is_sensitive"))
+        its: tuple[list[int], list[bool]] = [], []
+        for (name, at), value, (mark, _) in zip(names, values, marks or repeat((False, 0)), strict=False):
+            secret = _setting_is_secret(name, value[0], asks, mark)
+            its[0].append(at)
+            its[1].append(secret)
+            if secret or (outer[0] and outer[1][bisect_left(outer[0], at) - 1]):
+                yield value
+        outer = its
 
 
 def _quoted(api: str, text: bytes) -> Iterator[tuple[int, int]]:
@@ -335,30 +355,14 @@ def _quoted(api: str, text: bytes) -> Iterator[tuple[int, int]]:
         yield start + len(_REFUSED), stop
 
 
-def _is_secret(message: Message, path: str) -> bool:
-    if message.api not in _CONFIG_APIS:
-        return True
-    place = path.removesuffix("value")
-    if _setting_is_secret(message, place):
-        return True
-    setting, inside, _ = place.rpartition("synonyms[")
-    return bool(inside) and _setting_is_secret(message, setting)
-
-
-def _setting_is_secret(message: Message, place: str) -> bool:
+def _setting_is_secret(name: str | None, value: str | None, asks: bool, marked: bool) -> bool:
     """Whether a setting is a secret, or may be one. In requests it is one unless its name is known to be harmless; in
-    responses its name and `is_sensitive` decide. A value that holds credentials is one in any case."""
-    name, value = message[place + "name"], message[place + "value"]
-    if name is None or (value and holds_credentials(value)):  # a setting without its name may be anything
+    responses its name and `is_sensitive` (`marked`) decide. A value that holds credentials is one in any case."""
+    if name is None or marked:  # a setting without its name may be anything
         return True
-    if message.plan.kind == "request":
-        return not holds_no_credentials(name)
-    if not holds_no_credentials(name) and (len(name) > MOST_NAME or SENSITIVE.search(name)):
+    if not holds_no_credentials(name) and (asks or len(name) > MOST_NAME or SENSITIVE.search(name)):
         return True
-    try:
-        return bool(message[place + "is_sensitive"])
-    except KeyError:  # synonyms have no such field
-        return False
+    return value is not None and holds_credentials(value)
 
 
 def shown(message: Message, asked: bytes = b"") -> Fields:

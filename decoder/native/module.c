@@ -116,7 +116,7 @@ failed:
     return NULL;
 }
 
-/* reader(data, position) -> (values, position behind); a projecting reader gives a list per sink instead */
+/* reader(data, position) -> (values, position behind); a projecting reader gives a list per sink instead, of values or of (value, its end) */
 static PyObject *Reader_call(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *names) {
     Reader *reader = (Reader *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -152,6 +152,7 @@ static PyObject *Reader_call(PyObject *self, PyObject *const *arguments, size_t 
             PyTuple_SET_ITEM(values, i, sink);
         }
         cursor.sinks = ((PyTupleObject *)values)->ob_item;
+        cursor.places = reader->places;
         if (!project_struct(reader->root, &cursor)) {
             Py_DECREF(values);
             return NULL;
@@ -174,14 +175,16 @@ static void Reader_dealloc(PyObject *self) {
 static PyObject *Reader_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     PyObject *description;
     Py_ssize_t sinks = -1;
+    int places = 0;
     if ((keywords && PyDict_GET_SIZE(keywords)) ||
-        !PyArg_ParseTuple(arguments, "O!|n", &PyTuple_Type, &description, &sinks))
+        !PyArg_ParseTuple(arguments, "O!|np", &PyTuple_Type, &description, &sinks, &places))
         return NULL;
     Reader *self = (Reader *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->call = Reader_call;
     self->sinks = sinks;
+    self->places = places;
     self->root = build(description);
     if (!self->root) {
         Py_DECREF(self);

@@ -41,6 +41,7 @@ typedef struct Cursor {
     PyObject **sinks;
     int (*keep)(const Field *field, struct Cursor *cursor); /* instead of lists: takes what is asked for */
     void *into; /* for `keep` */
+    int places; /* lists take pairs: a value and where it ends */
     int16_t *codes; /* instead of lists: the first value of each sink that is not 0; only for int16 fields; of int32 fields 1 */
     Py_ssize_t items; /* that may still be read */
     Py_ssize_t more;  /* bytes of the message that are known to be missing behind `end` */
@@ -68,6 +69,7 @@ typedef struct {
     vectorcallfunc call;
     Struct *root;
     Py_ssize_t sinks;
+    int places; /* see Cursor */
 } Reader;
 
 /* records.c */

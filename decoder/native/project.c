@@ -93,6 +93,16 @@ static int pass_field(const Field *field, Cursor *c) {
     return 1;
 }
 
+/* Adds a value to its list. */
+static int take(const Field *field, PyObject *value, Py_ssize_t end, Cursor *c) {
+    if (!c->places)
+        return PyList_Append(c->sinks[field->sink], value) == 0;
+    PyObject *pair = Py_BuildValue("On", value, end);
+    int failed = !pair || PyList_Append(c->sinks[field->sink], pair);
+    Py_XDECREF(pair);
+    return !failed;
+}
+
 /* A tagged field that is not there has its default: take what is asked for out of that. */
 static int project_default(const Field *field, PyObject *value, Cursor *c) {
     if (field->sink >= 0 && c->codes) {
@@ -101,7 +111,7 @@ static int project_default(const Field *field, PyObject *value, Cursor *c) {
         return !PyErr_Occurred();
     }
     if (field->sink >= 0)
-        return c->keep ? bad() : PyList_Append(c->sinks[field->sink], value) == 0;
+        return c->keep ? bad() : take(field, value, -1, c);
     if (field->array || value == Py_None)
         return 1; /* no default holds items */
     for (Py_ssize_t i = 0; i < field->sub->count; i++)
@@ -199,9 +209,9 @@ static int keep(const Field *field, Cursor *c) {
     PyObject *value = read_field(field, c);
     if (!value)
         return 0;
-    int failed = PyList_Append(c->sinks[field->sink], value);
+    int taken = take(field, value, c->at - c->start, c);
     Py_DECREF(value);
-    return !failed;
+    return taken;
 }
 
 static int project_field(const Field *field, Cursor *c) {

@@ -31,15 +31,18 @@ def _in_clear() -> frozenset[str]:
 
 def holds_no_credentials(name: str) -> bool:
     """Whether a setting is one of Kafka's own, also for a single listener, whose type has no credentials."""
-    return len(name) <= MOST_NAME and _OF_A_LISTENER.sub("", name, count=1) in _in_clear()
+    if len(name) > MOST_NAME:
+        return False
+    return name in _in_clear() or ("listener.name." in name and _OF_A_LISTENER.sub("", name, count=1) in _in_clear())
 
 
 def holds_credentials(text: str) -> bool:
     """Whether a value has credentials, whatever its setting's name is: ``password=…``, ``user:password@host``, a private key. A
     value that is too long to be searched counts as if it has."""
-    return len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or _has_user_info(text) or any(
-        word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text)
-    )  # fmt: skip
+    if len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or ("@" in text and _has_user_info(text)):
+        return True
+    named = "=" in text or ":" in text
+    return named and any(word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text))
 
 
 def _has_user_info(text: str) -> bool:

@@ -244,7 +244,7 @@ class Meter:
         elif isinstance(received, events.Event):
             self.metrics.process_events.take(received)
         elif isinstance(received, Stop):
-            self._link.stop(now)
+            self._link.stop(now, received.seconds)
 
 
 def main() -> None:

@@ -61,7 +61,9 @@ class InspectingTask:
         if self._reports is not None or self._live is not None or (self._trigger is not None and self._trigger.inspects):
             listeners.append(self.inspector.feed)
         listeners += [each.hear for each in (self._trigger, self._live) if each is not None]
-        self.decoder = TrafficDecoder(*listeners, moved=self._live.moved if self._live is not None else None)
+        self.decoder = TrafficDecoder(
+            *listeners, moved=self._live.moved if self._live is not None else None, over=lambda: link.over(time.monotonic())
+        )
 
     def _in_flight(self) -> list[Exchange]:
         return self.decoder.in_flight()
@@ -90,7 +92,7 @@ class InspectingTask:
         return 0.0 if live.busy else QUESTION_SECONDS  # so that what waits is answered when its time is up
 
     def report(self, loop: ObserverLoop) -> None:
-        inspector, finished = self.inspector, loop.feed.finished
+        inspector, finished = self.inspector, loop.ending
         if loop.idle:
             # Only a reader that has read everything knows that something has not come by now.
             inspector.traffic.at(now_ns())
@@ -105,7 +107,7 @@ class InspectingTask:
             if not self._send(each):
                 break
             self._reports.reported(each)
-        missed, now = loop.reader.lost_bytes, time.monotonic()
+        missed, now = loop.lost_bytes + self.decoder.unseen_bytes, time.monotonic()
         if missed > self._missed and (finished or now - self._missed_at > MISSED_SECONDS):
             self._missed, self._missed_at = missed, now
             self._link.emit(NotInspected(missed))

@@ -41,7 +41,7 @@ class RecordingTask:
                 counts.get("undecoded", 0),
                 feed.bytes[0],
                 feed.bytes[1],
-                loop.reader.lost_bytes,
+                loop.lost_bytes,
                 loop.reader.lost_chunks,
             )
         )

@@ -27,8 +27,10 @@ from ..supervisor.child import PACKET, Parent
 from ..supervisor.messages import Message, NewControlServer, Stop, decode, encode
 from .ring_feed import RingFeed
 
-LAST_SECONDS = 25.0
-"""How long a process may read what is left in the ring after `Stop`."""
+ATTEND_SECONDS = 0.1
+"""How often to look whether the supervisor has sent something."""
+CHUNKS, NATIVE_CHUNKS = 16, 512
+"""Most chunks to read before that: of 64 KiB of small frames, 16 take a second, but on native recorders 512 take far less."""
 
 
 class SupervisorLink:
@@ -68,20 +70,24 @@ class SupervisorLink:
             return None
         return decode(packet)
 
-    def stop(self, now: float) -> None:
-        """End soon: the supervisor asks for it."""
-        self.stop_at = now + LAST_SECONDS
+    def stop(self, now: float, seconds: float) -> None:
+        """The supervisor asks to end, at the latest after so long."""
+        self.stop_at = now + seconds
+
+    def over(self, now: float) -> bool:
+        """Whether the time to stop is up."""
+        return self.stop_at is not None and now >= self.stop_at
 
     def gone(self, now: float) -> bool:
         """Whether to end now: the supervisor is gone, or the time to stop is up."""
-        return self._ended or self._parent.gone or (self.stop_at is not None and now >= self.stop_at)
+        return self._ended or self._parent.gone or self.over(now)
 
 
 class Task(Protocol):
     """What a process does with what it reads from the ring."""
 
     def report(self, loop: ObserverLoop) -> None:
-        """Called about once a second, and at the end (`loop.feed.finished`)."""
+        """Called about once a second, and at the end (`loop.ending`)."""
 
     def command(self, number: int, command: Commands, loop: ObserverLoop) -> Answers | None:
         """Answer a command of the control server; None if the answer comes later (`loop.answer` with its number)."""
@@ -119,6 +125,13 @@ class ObserverLoop:
         """The channel to the control server, which rings the reader's bell after every command."""
         self.idle = False
         """Whether everything in the ring has been read."""
+        self.ending = False
+        """Whether nothing more is read: this is the last report."""
+
+    @property
+    def lost_bytes(self) -> int:
+        """Data bytes that were not read, so far; at the end also those that are left in the ring."""
+        return self.reader.lost_bytes + (self.reader.unread_bytes if self.ending else 0)
 
     @property
     def controlled(self) -> bool:
@@ -131,26 +144,31 @@ class ObserverLoop:
             self._commands.send(packed(answer, number))
 
     def run(self) -> None:
-        """Until the relay reports that nothing follows, or the supervisor is gone."""
+        """Until the relay reports that nothing follows, the supervisor is gone, or the time that it gives for the rest is up."""
         next_report = time.monotonic() + 1.0
+        next_look = 0.0
+        limit = CHUNKS if self._tracks is None else NATIVE_CHUNKS
         while not self.feed.finished:
             worked = False
-            for record in self.reader.read(consumer=self._tracks):
+            for record in self.reader.read(limit, self._tracks):
                 self.feed.take(record)
                 worked = True
             now = time.monotonic()
+            if now >= next_look:
+                next_look = now + ATTEND_SECONDS
+                self._attend_supervisor(now)
+                if self.link.over(now) or (not worked and self.link.gone(now)):
+                    break
             if now >= next_report:
                 next_report = now + 1.0
                 self._task.report(self)
-                self._attend_supervisor(now)
-                if self.link.gone(now):
-                    break
             self.idle = not worked
             if self._commands is not None:
                 self._serve(self._commands)
             nap = self._nap(not worked)
             if not worked and nap:
                 self.reader.wait(max(min(next_report - now, nap), 0.0))
+        self.ending = True
         self._task.close()
         self._task.report(self)
 
@@ -184,6 +202,6 @@ class ObserverLoop:
         if isinstance(message, NewControlServer):
             self._commands = Channel(socket.socket(fileno=self.link.new_channel))
         elif isinstance(message, Stop):
-            self.link.stop(now)
+            self.link.stop(now, message.seconds)
         elif message is not None:
             self._task.supervisor_sent(message)

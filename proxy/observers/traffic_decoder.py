@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, Topics
+from ...decoder import Connection, Direction, Exchange, ExchangeDone, Opaque, RequestSeen, Topics
 from ...decoder.connection.connection import Event
 from ...decoder.connection.events import HALF_CLOSED_NS, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.connection.exchange import BrokerLeg
@@ -20,6 +20,9 @@ from .ring_feed import ConnectionEnds
 
 EARLY_NOTES = 256
 """Most requests of a connection that have notes before they are seen."""
+
+_BITE = 256
+"""Events between two looks whether it is over."""
 
 Hear = Callable[[ConnectionEvent], object]
 Moved = Callable[[int, int, int, int], object]
@@ -32,9 +35,13 @@ class TrafficDecoder:
     Exchanges carry in their `marks` what the relay reported of them: notes, that they were changed, and the broker legs. A listener that raises misses that event; the others do not.
     """
 
-    def __init__(self, *listeners: Hear, moved: Moved | None = None) -> None:
+    def __init__(self, *listeners: Hear, moved: Moved | None = None, over: Callable[[], bool] = lambda: False) -> None:
+        """over: whether to end now. Of a connection's end with very many requests in flight, the rest is then left out."""
         self._listeners = listeners
         self._moved = moved
+        self._over = over
+        self.unseen_bytes = 0
+        """Bytes of requests that were left out because it was over."""
         self.faults = 0
         """Events and chunks that were missed because of a bug."""
         self._connections: dict[int, Connection] = {}
@@ -60,6 +67,15 @@ class TrafficDecoder:
     def _pass_on_all(self, conn: int, events: Iterable[Event]) -> None:
         for event in events:
             self._pass_on(NonKafkaData(conn, event) if isinstance(event, Opaque) else event)
+
+    def _pass_on_last(self, conn: int, events: list[Event]) -> None:
+        """What the end of a connection concludes: one event per request in flight."""
+        for at in range(0, len(events), _BITE):
+            if self._over():
+                left = (event.exchange.request for event in events[at:] if isinstance(event, ExchangeDone))
+                self.unseen_bytes += sum(len(request) for request in left if request is not None)
+                return
+            self._pass_on_all(conn, events[at : at + _BITE])
 
     def opened(self, conn: int, time_ns: int, ends: ConnectionEnds) -> None:
         self.now_ns = time_ns
@@ -144,7 +160,7 @@ class TrafficDecoder:
         connection = self._connections.get(conn)
         self._ended[conn] = Closed(conn, time_ns, "fin", "broker" if direction else "client", half=True)
         if direction and connection is not None:
-            self._pass_on_all(conn, connection.broker_ended(time_ns))
+            self._pass_on_last(conn, connection.broker_ended(time_ns))
 
     def half_closed(self, now_ns: int) -> list[Closed]:
         """The ends of connections that only one side has ended, once each, when the other has had `HALF_CLOSED_NS` to follow. More may
@@ -162,6 +178,6 @@ class TrafficDecoder:
         if ended is not None and ended.by == by:  # what came first ended it, as in a capture of packets
             how, time_ns = ended.how, ended.time_ns if by == "broker" else time_ns
         if connection is not None:
-            self._pass_on_all(conn, connection.close(time_ns))
+            self._pass_on_last(conn, connection.close(time_ns))
         how = self._failed.pop(conn, how)
         self._pass_on(Closed(conn, time_ns, "" if how == "lost" else how, by))

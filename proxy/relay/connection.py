@@ -36,6 +36,7 @@ from ..ring.ring import NONE, Kind
 from . import interfaces
 from .correlation import CorrelationQueue, key_and_version
 from .half_connection import MOVES, HalfConnection
+from .io.acceptor import is_reset
 from .states import FLOWING, ConnectionState, HalfConnectionState, follow
 from .unreachable_broker import UnreachableBroker
 
@@ -54,15 +55,6 @@ else:
 _RESET = struct.pack("ii", 1, 0)
 _DECIDED = frozenset({ConnectionState.OPEN, ConnectionState.BREAKING, ConnectionState.UNREACHED, ConnectionState.CLOSED})
 """It is no longer open whether the broker can be reached."""
-
-
-def _is_reset(sock: socket.socket) -> bool:
-    """Whether the peer has reset a connection: the socket has no peer any more."""
-    try:
-        sock.getpeername()
-    except OSError:
-        return True
-    return False
 
 
 class Connection(Link):
@@ -500,5 +492,5 @@ class Connection(Link):
         ends = ((self.request, self.client, "client"), (self.response, self.upstream, "broker"))
         finished = [side for half, _, side in ends if half.eof]
         if not finished:
-            finished = [side for _, sock, side in ends if sock is not None and _is_reset(sock)]
+            finished = [side for _, sock, side in ends if sock is not None and is_reset(sock)]
         return finished[0] if len(finished) == 1 else ""

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .clock import now_ns
-from .reader import Lost, NativeConsumer, RingReader, RingRecord
-from .ring import _HEADER, _SLOT, _W_SEQUENCE, DESCRIPTOR, Kind, Ring, RingWriter
+from .reader import Lost, NativeConsumer, RingReader, RingRecord, total_before
+from .ring import _W_SEQUENCE, Kind, Ring, RingWriter
 from .wakeup import hush
 
 HOLD_NS = 2_000_000
@@ -49,10 +49,7 @@ class RingAccess:
 
 def resume(writer: RingWriter) -> None:
     """Let a new writer go on counting where its predecessor in the same ring has ended."""
-    if writer.sequence:
-        place = _HEADER + (writer.sequence - 1 & writer.ring.slots - 1) * _SLOT
-        _, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(writer.ring.buffer, place)
-        writer.total = total + (length if meta & 0xFF == Kind.DATA else 0)
+    writer.total = total_before(writer.ring, writer.sequence) or writer.total
 
 
 class _Source:
@@ -93,6 +90,12 @@ class MergedRings:
     def lost_bytes(self) -> int:
         """Data bytes of all rings that were not yielded. Exact."""
         return sum(source.reader.lost_bytes for source in self._sources)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Data bytes of all rings that were written and not yielded yet."""
+        held = [source.head for source in self._sources if isinstance(source.head, RingRecord) and source.head.kind is Kind.DATA]
+        return sum(source.reader.unread_bytes for source in self._sources) + sum(len(record.data) for record in held)
 
     def read(self, limit: int = _BATCH, consumer: NativeConsumer | None = None) -> Iterator[RingRecord | Lost]:
         """What has been written since, at most about `limit` records. Nothing goes to native recorders: it has to be put in order first."""

@@ -84,6 +84,15 @@ class NativeConsumer(Protocol):
         """A native recorder could not take a chunk; the rest of the chunk comes as a record."""
 
 
+def total_before(ring: Ring, sequence: int) -> int | None:
+    """All data bytes that were written before the chunk of this number; None if that is not known any more."""
+    place = _HEADER + (sequence - 1 & ring.slots - 1) * _SLOT
+    found, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(ring.buffer, place)
+    if not sequence or found != sequence - 1:
+        return None
+    return int(total + (length if meta & 0xFF == _DATA else 0))
+
+
 class RingReader:
     """One reader with its own cursor. bell: wakes it. writer_bell: wakes a writer that waits for room."""
 
@@ -117,12 +126,14 @@ class RingReader:
 
     def _begin_late(self) -> None:
         """Take over from another reader: what it has read does not count as lost, and the writer is asked for open connections."""
-        place = _HEADER + (self._cursor - 1 & self._ring.slots - 1) * _SLOT
-        sequence, meta, _, _, length, _, _, total = DESCRIPTOR.unpack_from(self._ring.buffer, place)
-        if sequence == self._cursor - 1:
-            self._total = total + (length if meta & 0xFF == _DATA else 0)
+        self._total = total_before(self._ring, self._cursor) or 0
         self._present = set()
         self._words[self._snapshot_word] = 1
+
+    @property
+    def unread_bytes(self) -> int:
+        """Data bytes that were written and not read yet, without those that are lost for certain (`lost_bytes`)."""
+        return max((total_before(self._ring, self._words[_W_SEQUENCE]) or 0) - self._total, 0)
 
     def wait(self, timeout: float) -> None:
         """Sleep until there is something to read, at most `timeout` seconds."""

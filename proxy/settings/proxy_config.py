@@ -35,7 +35,7 @@ class ProxyConfig:
     meanwhile is ended and replaced. probe: connect to the broker once
     at the start, so that an unreachable one is reported early. findings: report problems in the traffic as they happen
     (`events.FindingSeen`), from severity findings_from on ("info", "low", "medium" or "high"). ring_bytes: 0 for the
-    default. drain_seconds: how long `stop` waits for responses in flight. transparent: the kernel brings connections
+    default. drain_seconds: how long `stop` may take; most of it to wait for responses in flight. transparent: the kernel brings connections
     to brokers here; `upstream` is not used then (`transparent.EVERYWHERE`), and no address is changed. tls, sasl: TLS
     with clients or brokers, and a login at the brokers for clients that do not log in. meter: who gets what is counted
     (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.

@@ -22,10 +22,18 @@ from .messages import Message, Stop, encode
 
 Process = subprocess.Popen[bytes] | Forked
 
-OBSERVER_SECONDS = 30.0
-"""How long the observer may take to finish the recording: it runs at low priority, so it is late on an overloaded machine."""
-READER_SECONDS = 20.0
-"""How long each other reader may take for what is left, after the observer has finished: they run at low priority, too."""
+ENDING_SECONDS = 5.0
+"""How long relays may take beyond their time before they are killed."""
+RECORDING_SECONDS, OBSERVER_SECONDS = 25.0, 30.0
+"""How long the observer may read what is left in the ring, and when it is killed: it runs at low priority, so it is late on an
+overloaded machine, and a recording is to be complete."""
+HURRIED = "inspector", "meter"
+"""Readers that need not read everything: what they have not seen is counted."""
+READER_SECONDS = 10.0
+"""How long each other reader may take after the observer has finished. They end earlier by themselves (`REST_SECONDS`), but they run
+at low priority, too."""
+REST_SECONDS = 1.0, 5.0
+"""How long they may at least and at most read what is left, after the relays have ended. The inspector reports what it has not read."""
 UNHEARD_SECONDS = 1.0
 """The same for an inspector that serves only the control API (no `findings`): its last results have no reader any more."""
 CONTROL_SECONDS = 5.0
@@ -94,21 +102,28 @@ class Children:
             pass
 
     def end(self, relays: Sequence[str], seconds: float, findings: bool) -> None:
-        """Wait for the relays, which were asked to stop, at most so long; then stop the readers of their rings, and the others.
-        `findings`: the inspector's last findings are waited for."""
+        """Wait for the relays, which were asked to stop; then stop the readers of their rings, and the others. All are to be
+        done after so long, 0 for at once; only a recording is finished in any case. `findings`: the inspector's last findings are waited for."""
         until = time.monotonic() + seconds
+        for name in HURRIED:  # before the relays end: then it may be busy with what that concludes
+            self.offer(name, Stop(seconds))
         standing = [self.processes[name] for name in relays if name in self.processes]
         for relay in standing:
-            wait_or_kill(relay, until - time.monotonic())
+            wait_or_kill(relay, until + (ENDING_SECONDS if seconds else 0.0) - time.monotonic())
         in_order = bool(standing) and all(relay.returncode == 0 for relay in standing)
-        inspector = READER_SECONDS if findings else UNHEARD_SECONDS
-        for name, longest in (("observer", OBSERVER_SECONDS), ("inspector", inspector), ("meter", READER_SECONDS)):
-            if name in self.processes:
-                # The relays' last record in the ring ends it; without that, the end of its socket does.
-                self.send(name, Stop())
-                if not in_order:
-                    self.controls[name].shutdown(socket.SHUT_WR)
-                wait_or_kill(self.processes[name], longest)
+        least, most = REST_SECONDS
+        rest = min(max(until - time.monotonic(), least), most)
+        ends = {"observer": (RECORDING_SECONDS, OBSERVER_SECONDS)} | dict.fromkeys(HURRIED, (rest, READER_SECONDS))
+        if not findings:
+            ends["inspector"] = rest, UNHEARD_SECONDS
+        present = [name for name in ends if name in self.processes]
+        for name in present:
+            # The relays' last record in the ring ends it; without that, the end of its socket does.
+            self.send(name, Stop(ends[name][0]))
+            if not in_order:
+                self.controls[name].shutdown(socket.SHUT_WR)
+        for name in present:
+            wait_or_kill(self.processes[name], ends[name][1])
         if "control" in self.processes:
             self.controls["control"].shutdown(socket.SHUT_WR)
             wait_or_kill(self.processes["control"], CONTROL_SECONDS)

@@ -17,7 +17,7 @@ from .shared_counters import FileRule
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End. `seconds`: how long a relay may wait for responses in flight."""
+    """End. `seconds`: how long a relay may wait for responses in flight, or a reader may read what is left in the rings."""
 
     seconds: float = 5.0
 

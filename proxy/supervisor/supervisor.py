@@ -52,9 +52,10 @@ from .shared_counters import FileRule, Serials
 from .startup_resources import StartupResources, acquire, for_inspector, for_observer, for_relay
 from .worker_pool import EventDeduplicator, WorkerPool, relay_names
 
-ENDING_SECONDS, HEARING_SECONDS = 5.0, 30.0
-"""How long relays may take beyond `drain_seconds` before they are killed, and how long their last events are waited for: an
-overloaded machine takes seconds for what takes no time otherwise, and the last events would be missing."""
+HEARING_SECONDS = 30.0
+"""How long the last events of the processes are waited for: an overloaded machine takes seconds for what takes no time otherwise."""
+DRAIN = 0.8
+"""The part of `drain_seconds` that relays wait for responses in flight; the rest is for the readers of their rings."""
 
 _log = logging.getLogger(__name__)
 
@@ -460,7 +461,7 @@ class Proxy:
     # -- the end ---------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Accept no new clients, wait for responses in flight (at most `drain_seconds`), end the processes, finish the recording.
+        """Accept no new clients, wait for responses in flight (most of `drain_seconds`), end the processes, finish the recording.
         May be called more than once."""
         with self._lock:
             with self._starting:
@@ -469,8 +470,8 @@ class Proxy:
                 self._stopping = True
                 if self._pool is not None:
                     self._pool.close_listeners()
-            self._send_relays(messages.Stop(self.config.drain_seconds))
-            self._end_children(self.config.drain_seconds + ENDING_SECONDS)
+            self._send_relays(messages.Stop(DRAIN * self.config.drain_seconds))
+            self._end_children(self.config.drain_seconds)
             if self._thread is not None:
                 self._thread.join(HEARING_SECONDS)
             for control in self._controls.values():

@@ -18,12 +18,37 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...addressing.transparent import NotIntercepted, plain
-from ...events import Address, ClientRefused
+from ...events import Address, ClientLeft, ClientRefused
 from ...ring.wakeup import hush, sound
 from ...supervisor.worker_shared_state import SharedState
 
 if TYPE_CHECKING:
     from ..interfaces import RelayInterface
+
+
+MOST_AT_ONCE = 64
+"""Clients accepted in one turn of the loop."""
+
+
+def is_reset(sock: socket.socket) -> bool:
+    """Whether the peer has reset a connection: the socket has no peer any more."""
+    try:
+        sock.getpeername()
+    except OSError:
+        return True
+    return False
+
+
+def has_left(client: socket.socket) -> bool:
+    """Whether a client has reset its connection without having sent anything. What it has sent can still be read."""
+    if not is_reset(client):
+        return False
+    try:
+        return not client.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 class ListenerEntry(NamedTuple):
@@ -123,7 +148,11 @@ class Acceptor:
 
     def _accept(self, entry: ListenerEntry, in_turn: bool = True) -> None:
         relay, shared_state = self._relay, self._shared_state
+        most = self._count + MOST_AT_ONCE
         while not relay.draining:
+            if self._count >= most:  # those who are here are served before the next come in
+                relay.sockets.renew_edge(entry.listener.fileno())
+                return
             if in_turn:
                 if shared_state.gathering():
                     self._later(entry)
@@ -165,9 +194,14 @@ class Acceptor:
         return not full
 
     def _begin(self, client: socket.socket, peer: Address, entry: ListenerEntry) -> None:
-        relay, broker = self._relay, entry.broker
-        self._shared_state.named[entry.port] = time.monotonic()  # in use: no worker closes the listener
+        relay, shared_state, broker = self._relay, self._shared_state, entry.broker
+        shared_state.named[entry.port] = time.monotonic()  # in use: no worker closes the listener
         client.setblocking(False)
+        if has_left(client):  # as of a port that is probed: a storm of these costs the other clients no time
+            relay.emit(ClientLeft(peer[:2]))
+            client.close()
+            shared_state.standing(len(relay.connections))
+            return
         if relay.interception is not None:
             peer = (plain(peer[0]), peer[1])
             try:
@@ -175,7 +209,7 @@ class Acceptor:
             except (NotIntercepted, OSError) as error:
                 relay.emit(ClientRefused(peer, str(error)))
                 client.close()
-                self._shared_state.standing(len(relay.connections))
+                shared_state.standing(len(relay.connections))
                 return
         number = self._first + (self._count - 1) * self._step
         bootstrap = entry is self.listeners[0] and relay.interception is None

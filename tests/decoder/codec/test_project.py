@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.decode import FAULTS
-from barnabas.decoder.codec.plan import plan
-from barnabas.decoder.codec.project import _collect, _steps, reader
+from barnabas.decoder.codec.plan import field_paths, plan
+from barnabas.decoder.codec.project import _collect, _steps, places, reader
 from barnabas.decoder.native import accelerator
 
 
@@ -40,6 +41,22 @@ def test_every_path_of_every_message(every_triple, generator):
             want = expected(whole, path.split("."))
             assert got == (want if "[*]" in path else want[0] if want else None), (triple, path)
             assert decoder.project(*triple, [path.replace("[*]", "")])(body)[path.replace("[*]", "")] == got
+
+
+def test_places_are_those_of_the_byte_map(every_triple, generator):
+    for triple in every_triple[::3]:
+        _, body = generator.body(*triple)
+        message = decoder.decode_body(*triple, body)
+        texts = [e for e in field_paths(plan(*triple).root) if e.field.type in ("string", "bytes") and not e.field.array]
+        if not texts or any(f.field.tag is not None for f in field_paths(plan(*triple).root)):
+            continue
+        found = places(message, tuple(each.path for each in texts))
+        mapped: dict[str, list[tuple[object, int]]] = {each.path: [] for each in texts}
+        for path, _, end in message.map():
+            if (whole := re.sub(r"\[\d+\]", "", path)) in mapped:
+                mapped[whole].append((message[path], end))
+        assert dict(zip(mapped, found, strict=True)) == mapped, triple
+    assert places(message, ("no.such_field",)) == ([],)
 
 
 def test_several_paths_at_once_and_one_inside_another():

@@ -11,17 +11,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.decoder import ExchangeDone
+from barnabas.decoder import Exchange, ExchangeDone, State
+from barnabas.decoder.connection.exchange import Marks
 from barnabas.decoder.findings import Inspector
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import show
 from harness.waiting import until
 from real.brokers.broker import free_ports
 from real.brokers.wireshark import tshark
-from torture.proxy.peers.clients import Consumption, check, make_topic, start, stop
+from torture.proxy.peers import duplicates
+from torture.proxy.peers.clients import Consumption, Production, check, make_topic, start, stop
 from torture.proxy.peers.faulty_cluster import NODES, FaultyCluster, plan, three_brokers
 from torture.proxy.peers.members import Transactions, member
 from torture.proxy.peers.plain_clients import descriptors, taken, unfaulted, warm
@@ -61,6 +64,57 @@ def test_faults_of_the_network_and_the_brokers(faulty: FaultyCluster, idempotent
         until(lambda: descriptors(relay.pid) < before + NODES, "connections that do not end")
         unfaulted(taken(proxy))
     print(f"{dict(faulty.done)}, {len(production.acknowledged)} of {len(production.sent)} acknowledged")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_record_that_comes_twice_is_explained(faulty: FaultyCluster, tmp_path: Path, scale: float) -> None:
+    """An idempotent producer under error and drop rules: see `peers.duplicates`."""
+    make_topic(faulty.cluster.bootstrap, duplicates.TOPIC, 3, NODES)
+    faulty.settle()
+    options: dict[str, Any] = {"upstream": faulty.cluster.addresses[0], "probe": False, "lossless": True}
+    with (
+        Proxy(ProxyConfig(rules=duplicates.RULES, record=tmp_path / "produced", **options)) as proxy,
+        Proxy(ProxyConfig(record=tmp_path / "read", **options)) as plain,
+    ):
+        production = Production(show(proxy.address), duplicates.TOPIC, True)
+        production.start()
+        production.goes_on(int(4000 * scale))
+        consumption = Consumption(show(plain.address), duplicates.TOPIC)
+        consumption.start()
+        stop(production, consumption)
+    check(production, consumption, False)
+    records, requests = duplicates.appended(tmp_path / "read"), duplicates.sent(tmp_path / "produced")
+    twice = {number: of for number, of in records.items() if sum(map(len, of.values())) > 1}
+    assert twice.keys() == {number for number, times in consumption.read.items() if times > 1}
+    reasons = {number: duplicates.why_twice(of, requests) for number, of in twice.items()}
+    print(f"{len(production.acknowledged)} acknowledged, {len(twice)} twice: {dict(Counter(reasons.values()))}")
+    assert not {number: dict(twice[number]) for number, why in reasons.items() if not why}
+
+
+FIRST, AGAIN = (duplicates.Identity(0, 7, epoch, 5) for epoch in (0, 1))
+DROPPED = ["rule 'appended, response dropped' (hit 1): response dropped"]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "first", "explained"),
+    [
+        ([{5}, {9}], (None, DROPPED), True),
+        ([{5}, {9}], (b"\0\0\0\0", []), False),  # the producer was told, and sent it again
+        ([{5}, {9}], (None, []), False),  # nobody kept the answer from it
+        ([{5}, {9}], (None, ["rule 'request dropped' (hit 1): request dropped"]), False),  # it cannot have been appended
+        ([{5, 9}, {11}], (None, DROPPED), False),  # the broker had to recognise it
+    ],
+)
+def test_which_duplicates_are_explained(
+    offsets: list[set[int]], first: tuple[bytes | None, list[str]], explained: bool
+) -> None:
+    response, notes = first
+    exchange = Exchange(
+        connection=1, api_key=0, api_version=9, correlation_id=1, client_id="p", request=b"", request_time_ns=1, response=response,
+        response_time_ns=2, state=State.PAIRED if response else State.NO_RESPONSE, marks=Marks(notes=notes),
+    )  # fmt: skip
+    assert bool(duplicates.why_twice(dict(zip((FIRST, AGAIN), offsets, strict=True)), {FIRST: [exchange], AGAIN: []})) == explained
 
 
 OF_RESTARTS = (
