@@ -1,6 +1,7 @@
 /* The record batches and the throttle times of many frames at once, as rows of a fixed layout: no object is made of a frame, a
-   field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names, aborted
-   transactions) is left to Python, which is the reference: captures/tables/bulk_batches.py has the layout of the rows and says which side handles what.
+   field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names,
+   aborted transactions) is left to Python, which is the reference: captures/tables/bulk_batches.py has the layout of
+   the rows and says which side handles what.
    How such frames are read is here as well, for names.c.
    Memory: the rows lie in memory that is freed here, and are copied into the bytes that are given. Errors: MemoryError, TypeError. */
 #include "recording.h"

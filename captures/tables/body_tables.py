@@ -58,7 +58,7 @@ BATCHES = Table(
         Column("base_sequence", "int32", "", null=True),
         Column("transactional", "bool", "", null=True),
         Column("control", "bool", "a transaction's marker", null=True),
-        Column("aborted", "bool", "of an aborted transaction, as the response says: readers of committed records skip it", null=True),
+        Column("aborted", "bool", "of an aborted transaction, which readers of committed records skip", null=True),
         Column("crc_ok", "bool", "the checksum matches the bytes", null=True),
         Column("problem", "string", "why it cannot be read, or that it is cut off", null=True),
     ),

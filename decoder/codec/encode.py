@@ -106,8 +106,8 @@ def values_from(plan: StructPlan, given: Mapping[str, Value], path: str = "") ->
 
 UNKNOWN_TAGS = "_unknown_tagged_fields"
 TOPIC_NAME, MEANING = "_topic_name", "_"
-"""The key of a topic's name that `present` adds beside a topic id; and how the key of what a null or empty field means begins, before
-the field's name. They are no fields."""
+"""The key of a topic's name that `present` adds beside a topic id; and how the key of what a null or empty field means
+begins, before the field's name. They are no fields."""
 
 
 def value_from(field: FieldPlan, value: Value, path: str) -> PlanValue:

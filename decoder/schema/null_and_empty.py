@@ -1,5 +1,5 @@
-"""What a request means by a field that is null or empty. The facts are in ``schema/definitions/null_and_empty.txt``; its head says
-how to read them."""
+"""What a request means by a field that is null or empty. The facts are in ``definitions/null_and_empty.txt``; its head
+says how to read them."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ class VersionsConfig:
 
 @dataclass(slots=True)
 class BrokerVersions:
-    """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they are assumed;
-    `standing`: how many connections to it stand; `outdated`: the next connection asks again; `ended`: it has ended a connection
-    since it was asked; `closed`: it closed the connection when it was asked last; `recheck_at`: when to ask again, in monotonic
-    seconds, 0: never; `probe`: the one under way."""
+    """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they
+    are assumed; `standing`: how many connections to it stand; `outdated`: the next connection asks again; `ended`: it
+    has ended a connection since it was asked; `closed`: it closed the connection when it was asked last; `recheck_at`: when
+    to ask again, in monotonic seconds, 0: never; `probe`: the one under way."""
 
     offers: Offers | None = None
     answered: bool = False
@@ -90,7 +90,7 @@ class VersionNegotiation:
         return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
     def renew(self, connection: ConnectionInterface) -> None:
-        """It is known now what the broker of a connection offers, or that it does not answer: then what was known holds."""
+        """It is known now what a connection's broker offers, or that it does not answer: then what was known holds."""
         self._brokers[connection.broker].outdated = False
         adapter = self.make(connection)
         connection.adapter = connection.free = None
@@ -194,8 +194,8 @@ class VersionNegotiation:
             self.compare(self._emulated.profile, found)
 
     def assume(self, broker: Address, release: str) -> None:
-        """A broker does not answer ApiVersions, like those of this release. What it has answered before holds, unless it has ended a
-        connection since and is silent now: a broker that closes connections may just be stopping."""
+        """A broker does not answer ApiVersions, like those of this release. What it has answered before holds, unless
+        it has ended a connection since and is silent now: a broker that closes connections may just be stopping."""
         if not self._translate:
             return
         known = self._brokers[broker]

@@ -32,8 +32,9 @@ BATCH = encode_batch(
     producer_id=0x1122334455667788, producer_epoch=0x1A2B, base_sequence=0x3C4D5E6F,
 )  # fmt: skip
 DROPPED = encode_batch(
-    [Record(offset=3, timestamp=10**12, key=b"k", value=b"v")], transactional=True, producer_id=7, producer_epoch=0, base_sequence=0
-)
+    [Record(offset=3, timestamp=10**12, key=b"k", value=b"v")],
+    transactional=True, producer_id=7, producer_epoch=0, base_sequence=0,
+)  # fmt: skip
 BAD_SUM = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
 LAST = bytes(4) + b"\x7f" + BATCH[5:]
 AREAS = (
@@ -48,7 +49,8 @@ AREAS = (
 def partitions(name: str, chance: random.Random) -> list[dict[str, Any]]:
     return [
         {
-            name: number, "records": chance.choice(AREAS), "error_code": 3, "high_watermark": chance.choice((-1, 0, 8, 2**62)),
+            name: number, "records": chance.choice(AREAS), "error_code": 3,
+            "high_watermark": chance.choice((-1, 0, 8, 2**62)),
             "aborted_transactions": chance.choice(([], [], [{"producer_id": 7, "first_offset": 0}])),
         }
         for number in range(chance.randrange(3))

@@ -166,7 +166,8 @@ def test_what_null_and_empty_fields_mean(api: str, version: int, body: dict[str,
 
 
 def test_what_null_fields_of_items_mean() -> None:
-    resources = [{"resource_type": 2, "resource_name": "t", "configuration_keys": keys} for keys in (None, ["retention.ms"])]
+    topic = {"resource_type": 2, "resource_name": "t"}
+    resources = [{**topic, "configuration_keys": keys} for keys in (None, ["retention.ms"])]
     frame = decoder.encode_request(32, 4, {"resources": resources}, correlation_id=1)
     shown = present(decoder.decode_request(frame))
     assert [each.get("_configuration_keys") for each in shown["resources"]] == ["all settings", None]
@@ -182,9 +183,10 @@ def test_every_line_about_null_and_empty_fields_has_its_place() -> None:
         for api in apis.split(","):
             for path in paths.split(","):
                 for version in facts.api(facts.api_key(api)).versions.every():
-                    found = {at: field for at, field, _ in field_paths(plan("request", facts.api_key(api), version).root)}.get(path)
                     if version not in VersionRange.parse(versions):
                         continue
+                    root = plan("request", facts.api_key(api), version).root
+                    found = {at: field for at, field, _ in field_paths(root)}.get(path)
                     assert found is not None, (api, path, version)
                     assert found.nullable or "null" not in values, (api, path, version)
                     assert found.array or found.type == "string" or "empty" not in values, (api, path, version)

@@ -187,9 +187,9 @@ def test_a_broker_is_replaced_by_one_of_another_release(testbed: Testbed, profil
 @pytest.mark.parametrize("ends", ["broker", "client"])
 @pytest.mark.parametrize("how", ["plain", "TLS", "workers"])
 def test_clients_that_do_not_ask_meet_another_release(testbed: Testbed, tmp_path: Path, how: str, ends: str) -> None:
-    """A broker that is replaced ends its connections, or has none: the next client waits until it is asked again. Behind TLS it is
-    asked on that client's connection; of several workers each finds out by itself."""
-    options: dict[str, dict[str, Any]] = {"plain": {}, "TLS": {"tls": TlsConfig(ca=tmp_path)}, "workers": {"workers": 2}}
+    """A broker that is replaced ends its connections, or has none: the next client waits until it is asked again.
+    Behind TLS it is asked on that client's connection; of several workers each finds out by itself."""
+    options: dict[str, Any] = {"plain": {}, "TLS": {"tls": TlsConfig(ca=tmp_path)}, "workers": {"workers": 2}}
     broker = Kafka()
     broker.answer = bytes(6)  # of Heartbeat 1 and newer
     proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True), **options[how])

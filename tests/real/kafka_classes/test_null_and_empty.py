@@ -1,4 +1,4 @@
-"""What null and empty fields of requests mean (decoder/schema/definitions/null_and_empty.txt), as a real broker answers them."""
+"""What null and empty fields of requests mean (schema/definitions/null_and_empty.txt), as a real broker answers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ TOPIC, GROUP, USER, TRANSACTION = "null-and-empty", "g-null-and-empty", "u-null-
 Ask = Callable[..., dict[str, Any]]
 
 
+def found_coordinator(ask: Ask, key_type: int, key: str) -> bool:
+    return not ask("FindCoordinator", 4, key_type=key_type, coordinator_keys=[key])["coordinators"][0]["error_code"]
+
+
 @pytest.fixture(scope="module")
 def ask(broker: Cluster) -> Iterator[Ask]:
     with RawClient(broker.addresses[0]) as client:
@@ -25,7 +29,7 @@ def ask(broker: Cluster) -> Iterator[Ask]:
 
         topic = {"name": TOPIC, "num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
         assert ask("CreateTopics", 7, topics=[topic], timeout_ms=30_000)["topics"][0]["error_code"] == 0
-        until(lambda: not ask("FindCoordinator", 4, key_type=0, coordinator_keys=[GROUP])["coordinators"][0]["error_code"])
+        until(lambda: found_coordinator(ask, 0, GROUP))
         partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
         commit = {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [partition]}]}
         until(lambda: not ask("OffsetCommit", 7, **commit)["topics"][0]["partitions"][0]["error_code"])
@@ -64,13 +68,14 @@ def test_topics(ask: Ask, api: str, version: int, fields: dict[str, Any], named:
 def test_settings_and_types(ask: Ask) -> None:
     resource = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
     assert len(ask("DescribeConfigs", 4, resources=[resource])["results"][0]["configs"]) > 20
-    assert len({each["resource_type"] for each in ask("ListConfigResources", 1, resource_types=[])["config_resources"]}) > 1
+    listed = ask("ListConfigResources", 1, resource_types=[])["config_resources"]
+    assert len({each["resource_type"] for each in listed}) > 1
 
 
 def test_groups_and_transactions(ask: Ask) -> None:
     assert GROUP in {each["group_id"] for each in ask("ListGroups", 5, states_filter=[], types_filter=[])["groups"]}
     begin = {"transactional_id": TRANSACTION, "transaction_timeout_ms": 60_000}
-    until(lambda: not ask("FindCoordinator", 4, key_type=1, coordinator_keys=[TRANSACTION])["coordinators"][0]["error_code"])
+    until(lambda: found_coordinator(ask, 1, TRANSACTION))
     until(lambda: not ask("InitProducerId", 4, **begin)["error_code"])
     for pattern in (None, ""):
         found = ask("ListTransactions", 2, state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
@@ -80,17 +85,27 @@ def test_groups_and_transactions(ask: Ask) -> None:
 def test_users_and_the_default_entity(ask: Ask) -> None:
     upsertion = {"name": USER, "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"p" * 32}
     assert ask("AlterUserScramCredentials", 0, deletions=[], upsertions=[upsertion])["results"][0]["error_code"] == 0
-    for users in (None, []):
-        until(lambda users=users: USER in {each["user"] for each in ask("DescribeUserScramCredentials", 0, users=users)["results"]})
+
+    def described(users: list[str] | None) -> set[str]:
+        return {each["user"] for each in ask("DescribeUserScramCredentials", 0, users=users)["results"]}
+
+    until(lambda: USER in described(None))
+    assert USER in described([])
     entity = {"entity_type": "client-id", "entity_name": None}
     quota = {"entity": [entity], "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]}
     assert ask("AlterClientQuotas", 1, entries=[quota], validate_only=False)["entries"][0]["error_code"] == 0
-    until(lambda: [entity] in [each["entity"] for each in ask("DescribeClientQuotas", 1, components=[], strict=False)["entries"]])
+
+    def entities() -> list[Any]:
+        return [each["entity"] for each in ask("DescribeClientQuotas", 1, components=[], strict=False)["entries"]]
+
+    until(lambda: [entity] in entities())
 
 
 def test_assignments(ask: Ask) -> None:
     more = {"name": TOPIC, "count": 9, "assignments": None}
-    assert ask("CreatePartitions", 3, topics=[more], timeout_ms=30_000, validate_only=True)["results"][0]["error_code"] == 0
+    answer = ask("CreatePartitions", 3, topics=[more], timeout_ms=30_000, validate_only=True)
+    assert answer["results"][0]["error_code"] == 0
     cancel = {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": None}]}
     answer = ask("AlterPartitionReassignments", 0, topics=[cancel], timeout_ms=30_000)
-    assert answer["responses"][0]["partitions"][0]["error_code"] == 85  # NO_REASSIGNMENT_IN_PROGRESS: there is none to cancel
+    nothing_to_cancel = 85
+    assert answer["responses"][0]["partitions"][0]["error_code"] == nothing_to_cancel

@@ -1,4 +1,4 @@
-"""A broker is replaced by one of another release on the same port: what it offers holds for its connections, not for the next."""
+"""A broker is replaced by one of another release on its port: what it offered holds for its connections only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def librdkafka(bootstrap: str, ca: Path | None, topic: str) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 def test_the_next_connection_gets_the_new_range(tmp_path: Path, how: str) -> None:
-    """0.10.2 reads Produce up to 2, 0.9 up to 1, and has no ApiVersions: with the range of one the other ends connections."""
+    """0.10.2 reads Produce up to 2; 0.9 up to 1, and has no ApiVersions: with the wrong range it ends connections."""
     (port,) = free_ports(1)
     ca = tmp_path / "ca.pem" if how == "TLS" else None
     options: dict[str, Any] = {"tls": TlsConfig(ca=tmp_path)} if ca else {"workers": 2 if how == "workers" else 1}

@@ -136,7 +136,8 @@ def bootstrap_line(config: ProxyConfig, address: Address) -> str:
 def cap_advice(config: ProxyConfig) -> list[str]:
     """What is capped because of the caps that were asked for."""
     profile = config.versions.profile if config.versions is not None else None
-    return [] if profile is None else [f"capped as well: {each.text}: {each.reason}" for each in profile.follows.values()]
+    follows = () if profile is None else profile.follows.values()
+    return [f"capped as well: {each.text}: {each.reason}" for each in follows]
 
 
 def feed_advice(meter: MeterSockets | None, config: MeterConfig | None) -> str | None:
