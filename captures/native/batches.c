@@ -1,12 +1,13 @@
 /* The record batches and the throttle times of many frames at once, as rows of a fixed layout: no object is made of a frame, a
-   field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names) is left to
-   Python, which is the reference: captures/tables/bulk_batches.py has the layout of the rows and says which side handles what.
+   field or a batch. What is odd in any way (bytes that do not fit, bytes left over, old message sets, null names,
+   aborted transactions) is left to Python, which is the reference: captures/tables/bulk_batches.py has the layout of
+   the rows and says which side handles what.
    How such frames are read is here as well, for names.c.
    Memory: the rows lie in memory that is freed here, and are copied into the bytes that are given. Errors: MemoryError, TypeError. */
 #include "recording.h"
 #include "decoder/native/cursor.h"
 
-enum Sink { TOPIC, TOPIC_ID, PARTITION, ACKS, THROTTLE, HIGH_WATERMARK, TRANSACTIONAL_ID, AREA };
+enum Sink { TOPIC, TOPIC_ID, PARTITION, ACKS, THROTTLE, HIGH_WATERMARK, TRANSACTIONAL_ID, ABORTED, AREA };
 
 typedef struct {
     int64_t base_offset, last_offset, high_watermark, base_timestamp, max_timestamp, producer_id, start;
@@ -134,9 +135,9 @@ static int keep_transactional_id(struct Areas *areas, const Field *field, Cursor
 
 /* A requested field: its value is kept for the areas behind it, an area becomes rows. */
 static int keep_area(const Field *field, Cursor *c) {
-    static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, INT64, STRING, RECORDS};
+    static const uint8_t TYPES[] = {STRING, UUID, INT32, INT16, INT32, INT64, STRING, INT64, RECORDS};
     struct Areas *areas = c->into;
-    if (field->sink > AREA || field->type != TYPES[field->sink] || field->array)
+    if (field->sink > AREA || field->sink == ABORTED || field->type != TYPES[field->sink] || field->array)
         return bad();
     if (field->sink == TOPIC)
         return keep_topic(areas, field, c);

@@ -58,6 +58,7 @@ BATCHES = Table(
         Column("base_sequence", "int32", "", null=True),
         Column("transactional", "bool", "", null=True),
         Column("control", "bool", "a transaction's marker", null=True),
+        Column("aborted", "bool", "of an aborted transaction, which readers of committed records skip", null=True),
         Column("crc_ok", "bool", "the checksum matches the bytes", null=True),
         Column("problem", "string", "why it cannot be read, or that it is cut off", null=True),
     ),
@@ -189,13 +190,16 @@ def batch_rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
     empty = {column.name: None for column in BATCHES.columns[len(KEY) :]}
     for area in areas(exchange):
         known = {**empty, "direction": area.direction, **area.about, "high_watermark": area.high_watermark}
-        end = 0
+        end, aborted = 0, area.aborted
         if area.direction == "request" and exchange.request_message is not None:
             known |= {name: _value(exchange.request_message, name) for name in ("acks", "transactional_id")}
         try:
             for entry in records.batches(area.data):
                 end = entry.end
+                if not isinstance(entry, records.Partial):
+                    known["aborted"] = entry.start in aborted
                 yield {**known, **_batch_or_message(entry)}
+                known["aborted"] = None
         except records.RecordsError as error:
             yield {**known, "size_bytes": len(area.data) - end, "problem": str(error)}
 

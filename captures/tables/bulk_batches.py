@@ -45,7 +45,7 @@ ROW = (
     ("unused", "V5"),
 )
 """A row as captures/native/batches.c writes it."""
-_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _HIGH_WATERMARK, _TRANSACTIONAL_ID, _AREA = range(8)
+_TOPIC, _TOPIC_ID, _PARTITION, _ACKS, _THROTTLE, _HIGH_WATERMARK, _TRANSACTIONAL_ID, _ABORTED, _AREA = range(9)
 _NAMES = {"topic": _TOPIC, "topic_id": _TOPIC_ID, "partition": _PARTITION, bodies.HIGH_WATERMARK: _HIGH_WATERMARK}
 _PRODUCE = facts.api_key("Produce")
 _OF_PRODUCE = {"acks": _ACKS, "transactional_id": _TRANSACTIONAL_ID}
@@ -132,6 +132,8 @@ def _sinks(shape: bodies.Shape, struct: StructPlan, prefix: str, sinks: dict[str
         sinks[prefix + field.name] = _NAMES[name]
     if shape.leaves:
         sinks[prefix + last.name] = _AREA
+        if any(field.name == "aborted_transactions" for field in struct.fields):
+            sinks[f"{prefix}aborted_transactions.producer_id"] = _ABORTED
         return True
     return last.struct is not None and _sinks(shape.inside[0][2], last.struct, f"{prefix}{last.name}.", sinks)
 
@@ -236,6 +238,9 @@ class _BatchColumns(HeaderBatch):
 
     def _control(self) -> Any:
         return self._flag(CONTROL)
+
+    def _aborted(self) -> Any:
+        return self._pa.array(self._np.zeros(len(self._rows), bool), mask=self._cut)
 
     def _crc_ok(self) -> Any:
         rows, computed = self._rows, crc32c.crc32c

@@ -87,7 +87,7 @@ def values_from(plan: StructPlan, given: Mapping[str, Value], path: str = "") ->
     """Values from nested dicts with snake_case names. Missing fields take their defaults. Raises `EncodeError` for unknown names."""
     names = [f.name for f in plan.fields]
     for name in given:
-        if name not in names and name not in (UNKNOWN_TAGS, TOPIC_NAME, TOPICS_MEANING):
+        if name not in names and name not in (UNKNOWN_TAGS, TOPIC_NAME) and name.removeprefix(MEANING) not in names:
             near = difflib.get_close_matches(name, names, 1, 0.5)
             raise EncodeError(
                 f"{plan.name} has no field {name!r} at this version" + (f", did you mean {near[0]!r}?" if near else ""),
@@ -105,8 +105,9 @@ def values_from(plan: StructPlan, given: Mapping[str, Value], path: str = "") ->
 
 
 UNKNOWN_TAGS = "_unknown_tagged_fields"
-TOPIC_NAME, TOPICS_MEANING = "_topic_name", "_topics"
-"""The keys of a topic's name that `present` adds beside a topic id, and of what null or empty topics mean. They are no fields."""
+TOPIC_NAME, MEANING = "_topic_name", "_"
+"""The key of a topic's name that `present` adds beside a topic id; and how the key of what a null or empty field means
+begins, before the field's name. They are no fields."""
 
 
 def value_from(field: FieldPlan, value: Value, path: str) -> PlanValue:

@@ -5,7 +5,7 @@ Keys and values of records are payload: only their sizes are shown unless `value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -15,10 +15,11 @@ from .. import embedded, records
 from ..errors import DecodeError
 from ..records.batch import HEADER_SIZE
 from ..records.codecs import DEFAULT_LIMIT
+from ..schema.null_and_empty import Meaning, meanings
 from ..values import SchemaSource, view
 from ..wire.frame import Direction
 from .codec import decode_request_header
-from .encode import TOPIC_NAME, TOPICS_MEANING
+from .encode import MEANING, TOPIC_NAME
 from .message import JSON_SCALARS, Message, jsonable
 from .plan import Fields, StructPlan
 from .secrets import shown
@@ -32,14 +33,6 @@ def _topic_field(plan: StructPlan) -> str | None:
     """The field of a struct that has a topic's name."""
     names = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
     return next(names, None)
-
-
-def meaning_of_no_topics(plan: StructPlan, value: object) -> str:
-    """What a Metadata request asks for whose topics are null or empty, in this version; "" for another message."""
-    if plan.name != "MetadataRequest" or value:
-        return ""
-    takes_null = any(field.name == "topics" and field.nullable for field in plan.fields)
-    return "no topics, brokers only" if value is not None and takes_null else "all topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +49,11 @@ class Presenter:
 
     def message(self, message: Message, asked: bytes = b"") -> dict[str, Json]:
         """The body as nested dicts of JSON's types. `asked`: the request of a response, whose secrets it may quote."""
-        return self._struct(message.plan.root, shown(message, asked), None)
+        return self._struct(message.plan.root, shown(message, asked), None, meanings(message.plan))
 
-    def _struct(self, plan: StructPlan, fields: Fields, topic: str | None) -> dict[str, Json]:
+    def _struct(
+        self, plan: StructPlan, fields: Fields, topic: str | None, said: Mapping[StructPlan, tuple[Meaning, ...]]
+    ) -> dict[str, Json]:
         out: dict[str, Json] = {}
         if len(fields) > len(plan.fields):  # unknown tagged fields
             known = {f.name for f in plan.fields}
@@ -73,17 +68,18 @@ class Presenter:
             elif field.type == "records":
                 out[field.name] = self.record_area(value, topic, records.aborted_in(fields))
             elif struct and field.array:
-                out[field.name] = [self._struct(struct, item, topic) for item in value]
+                out[field.name] = [self._struct(struct, item, topic, said) for item in value]
             elif struct:
-                out[field.name] = self._struct(struct, value, topic)
+                out[field.name] = self._struct(struct, value, topic, said)
             else:
                 out[field.name] = jsonable(value)
                 if field.name == "topic_id" and self.topic_name and not field.array and not topic:
                     topic = self.topic_name(value.bytes)
                     if topic is not None:
                         out[TOPIC_NAME] = topic
-            if field.name == "topics" and not value and (meaning := meaning_of_no_topics(plan, value)):
-                out[TOPICS_MEANING] = meaning
+        for each in said.get(plan, ()):
+            if text := each.of(fields[each.field]):
+                out[MEANING + each.field] = text
         return out
 
     def record_area(

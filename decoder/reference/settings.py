@@ -9,8 +9,8 @@ from importlib import resources
 SENSITIVE = re.compile(
     r"passw|passphrase|passcode|secret|token|credential|jaas|private|keystore\.(key|cert)|truststore\.cert"
     r"|(access|api|encryption|account|master|shared|signing|hmac|license)[._-]?key|licen[sc]e$|(basic|bearer)\.auth"
-    r"|pwd|connection[._-]?string|user[._-]?info|authorization$"
-    r"|(^|[._-])(pass|pw|pin|psk|sas|jwt|cookie|bearer)([._-]|$)",
+    r"|pwd|connection[._-]?string|user[._-]?info|authorization$|keytab|(key|trust|store)pass|session[._-]?id|[._-]key$"
+    r"|(^|[._-])(pass|pw|pin|psk|otp|sas|jwt|cookie|bearer|creds|auth|dsn|p12|[dk]ek)([._-]|$)",
     re.I,
 )
 """Matches names of credentials. Used for names of at most `MOST_NAME` characters."""
@@ -20,7 +20,19 @@ Kafka's own names and nearly all values are far shorter."""
 _OF_A_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?:plain|gssapi|oauthbearer|scram-sha-(?:256|512))\.)?")
 _WORD = re.compile(r"(\w++)([\"']?\s*+[=:])?", re.A)
 """A word, and whether ``=`` or ``:`` follows. Its repeats are possessive, so that it takes linear time."""
-_CREDENTIAL_WORDS = re.compile(r"passw|secret|pwd|credential|(?:access|account|api|shared)_?key|(?:passphrase|token)$", re.I)
+_CREDENTIAL_WORDS = re.compile(
+    r"passw|secret|pwd|credential|(?:access|account|api|shared|private)_?key"
+    r"|(?:passphrase|token|authorization|cookie|_pass|^pass|^sig|signature)$",
+    re.I,
+)
+_TELLTALES = re.compile(
+    r"PRIVATE KEY-----|\beyJ[\w-]{10}|\b(?:AKIA|ASIA)[0-9A-Z]{12}"
+    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|hvs\.|sk-)[\w-]{12}"
+    r"|(?i:\b(?:basic|bearer)\s{1,8}[\w+/=.~-]{8}|\bapi-key[\"']?\s{0,8}[=:]|--pass(?:word)?\s{1,8}\S"
+    r"|<(?:password|secret|token)>|\bjdbc:oracle:\w{1,16}:[^/\s]{1,128}/[^/@\s]{1,128}@)"
+)
+"""Private keys, tokens of well-known kinds, and credentials as HTTP headers, command lines, XML and Oracle's URLs have them.
+Each repeat is short, so that a search takes linear time."""
 
 
 @cache
@@ -39,16 +51,16 @@ def holds_no_credentials(name: str) -> bool:
 def holds_credentials(text: str) -> bool:
     """Whether a value has credentials, whatever its setting's name is: ``password=…``, ``user:password@host``, a private key. A
     value that is too long to be searched counts as if it has."""
-    if len(text) > MOST_VALUE or "PRIVATE KEY-----" in text or ("@" in text and _has_user_info(text)):
+    if len(text) > MOST_VALUE or _TELLTALES.search(text) is not None or ("@" in text and _has_user_info(text)):
         return True
     named = "=" in text or ":" in text
     return named and any(word[2] and _CREDENTIAL_WORDS.search(word[1]) for word in _WORD.finditer(text))
 
 
 def _has_user_info(text: str) -> bool:
-    """Whether there is a ``user:password`` before an ``@``, as in URLs and connection strings."""
+    """Whether there is a ``user:password`` before an ``@``, as in URLs and connection strings; the user may be missing."""
     for before in text.split("@")[:-1]:
-        user, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
-        if user and separator and password:
+        _, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
+        if separator and password:
             return True
     return False

@@ -16,7 +16,7 @@ from ...plugins.versions.adapter import StackedAdapters, VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
-from .api_versions_probe import ApiVersionsProbe, VersionsPending, offers_of, possible
+from .api_versions_probe import IS_SILENT, ApiVersionsProbe, VersionsPending, offers_of, possible
 from .version_adaptation import use_adapter
 
 if TYPE_CHECKING:
@@ -39,12 +39,16 @@ class VersionsConfig:
 
 @dataclass(slots=True)
 class BrokerVersions:
-    """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they are assumed;
-    `closed`: it closed the connection when it was asked last; `recheck_at`: when to ask again, in monotonic seconds, 0: never;
-    `probe`: the one under way."""
+    """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they
+    are assumed; `standing`: how many connections to it stand; `outdated`: the next connection asks again; `ended`: it
+    has ended a connection since it was asked; `closed`: it closed the connection when it was asked last; `recheck_at`: when
+    to ask again, in monotonic seconds, 0: never; `probe`: the one under way."""
 
     offers: Offers | None = None
     answered: bool = False
+    standing: int = 0
+    outdated: bool = False
+    ended: bool = False
     closed: bool = False
     recheck_at: float = 0.0
     probe: ApiVersionsProbe | None = None
@@ -63,6 +67,10 @@ class VersionNegotiation:
 
     def begin(self, connection: ConnectionInterface) -> None:
         """A connection stands, and no byte of its client has been read."""
+        known = self._brokers[connection.broker]
+        if not known.standing and known.answered and self._translate:  # nobody saw whether it was replaced
+            known.outdated = True
+        known.standing += 1
         adapter = self.make(connection)
         if adapter is not None:
             use_adapter(connection, adapter)
@@ -71,17 +79,19 @@ class VersionNegotiation:
         emulated = self._emulated
         if not self._translate:
             return emulated
-        known = self._known(connection)
-        if known is None:
+        known = self._brokers[connection.broker]
+        self._recheck(known, connection)
+        if known.offers is None or known.outdated:
             return VersionsPending(self, connection)
-        served = served_by(known)
+        served = served_by(known.offers)
         if emulated is None:
             return TranslatingAdapter(served)
         release = emulated.profile.release
         return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
     def renew(self, connection: ConnectionInterface) -> None:
-        """It is known now what the broker of a connection offers, or that it does not answer."""
+        """It is known now what a connection's broker offers, or that it does not answer: then what was known holds."""
+        self._brokers[connection.broker].outdated = False
         adapter = self.make(connection)
         connection.adapter = connection.free = None
         if adapter is not None and not isinstance(adapter, VersionsPending):
@@ -102,25 +112,26 @@ class VersionNegotiation:
         return connection.adapter or adapter
 
     def broker_ended(self, broker: Address) -> None:
-        """A broker has ended a connection: another release may take its place, so the next connection asks. Not where it would have to
-        on the client's connection, which it may cost."""
+        """A broker has ended a connection: another release may take its place, so the next connection asks."""
         known = self._brokers.get(broker)
-        if known is not None and known.answered and self._translate and possible(self._relay):
-            known.offers, known.answered = None, False
+        if known is not None and known.answered and self._translate:
+            known.outdated = known.ended = True
+
+    def left(self, broker: Address) -> None:
+        """A connection of which `begin` was told is gone."""
+        self._brokers[broker].standing -= 1
 
     def knows(self, broker: Address) -> bool:
         """Whether it is known, or assumed, what a broker offers."""
         return self._brokers[broker].offers is not None
 
-    def _known(self, connection: ConnectionInterface) -> Offers | None:
-        broker = self._brokers[connection.broker]
-        if broker.recheck_at and time.monotonic() > broker.recheck_at:
+    def _recheck(self, known: BrokerVersions, connection: ConnectionInterface) -> None:
+        if known.recheck_at and time.monotonic() > known.recheck_at:
             if possible(self._relay):  # what was assumed holds until there is an answer
-                broker.recheck_at = time.monotonic() + RECHECK_SECONDS
+                known.recheck_at = time.monotonic() + RECHECK_SECONDS
                 self.probe(connection, lambda: None)
             else:
-                broker.recheck_at, broker.offers = 0.0, None
-        return broker.offers
+                known.recheck_at, known.outdated = 0.0, True
 
     def probe(self, connection: ConnectionInterface, done: Callable[[], None]) -> None:
         """Ask the broker of a connection what it offers, on another one. `done` is called when that is over."""
@@ -173,7 +184,7 @@ class VersionNegotiation:
     def learned(self, broker: Address, found: Offers) -> None:
         """What a broker offers."""
         known = self._brokers[broker]
-        known.answered, known.closed = True, False
+        known.answered, known.closed, known.outdated, known.ended = True, False, False, False
         # clients that never ask show no upgrade: the broker is asked again some time
         known.recheck_at = time.monotonic() + RECHECK_SECONDS if self._translate else 0.0
         if known.offers == found:
@@ -183,14 +194,17 @@ class VersionNegotiation:
             self.compare(self._emulated.profile, found)
 
     def assume(self, broker: Address, release: str) -> None:
-        """A broker does not answer ApiVersions, like those of this release. What it has answered before holds."""
+        """A broker does not answer ApiVersions, like those of this release. What it has answered before holds, unless
+        it has ended a connection since and is silent now: a broker that closes connections may just be stopping."""
         if not self._translate:
             return
         known = self._brokers[broker]
         known.recheck_at = time.monotonic() + RECHECK_SECONDS
-        if not known.answered:
+        if not known.answered or (known.ended and release == IS_SILENT):
             self._relay.emit_once(OffersLearned(broker, 0, release))
             known.offers = offers_of(release)
+            known.answered = False
+        known.outdated = False
 
     def closed_connection(self, broker: Address, release: str) -> None:
         """A broker has closed the connection when it was asked, as brokers of this release do."""

@@ -475,6 +475,7 @@ class Connection(Link):
         if flowed:
             if self.ended_by == "broker" and was_reset:
                 version_adaptation.ended(self)
+            self.relay.version_negotiation.left(self.broker)
             self._conclude(how, self.ended_by)
             streams = self.request.position, self.response.position
             self.relay.emit(ConnectionClosed(self.number, how, *streams, self.ended_by, len(self.in_flight)))

@@ -34,7 +34,8 @@ SETTINGS = (
     "vault.token", "jmx.password", "smtp.pwd", "encryption.key", "delegation.token.master.key", "password.encoder.secret",
     "delegation.token.secret.key", "db.passwd", "api.key", "apikey", "bearer.auth", "proxy.authorization", "http.cookie",
     "private_key", "admin-pass", "login_pw", "card.pin", "signing.key", "hmac_key", "psk", "service.jwt", "passcode",
-    "azure.connection.string",
+    "azure.connection.string", "krb5.keytab.content", "ssl.client.p12", "client.cert.key", "bootstrap.creds", "trustpass",
+    "keypass", "storepass", "http.session.id", "otp.seed", "kms.dek", "registry.dsn", "x.auth", "openai.key",
 )  # fmt: skip
 """Settings of Kafka, of products around it and of plugins whose names tell that their values are secrets."""
 VALUES = {
@@ -42,6 +43,13 @@ VALUES = {
     "value: mongodb": "mongodb://me:{}@db:27017", "value: jaas": 'a.B.PlainLoginModule required user="u" password="{}";',
     "value: azure": "Endpoint=sb://x/;SharedAccessKeyName=k;SharedAccessKey={}", "value: json": '{{"client_secret": "{}"}}',
     "value: pem": "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", "value: yaml": "passphrase: {}",
+    "value: redis": "redis://:{}@cache:6379", "value: basic": "Authorization: Basic {}", "value: bearer": "bearer {}",
+    "value: header": "X-Api-Key: {}", "value: cookie": "Cookie: s={}", "value: signed": "https://x.blob/y?sv=1&sig={}",
+    "value: presigned": "https://x/y?X-Amz-Signature={}", "value: jwt": "eyJhbGciOiJIUzI1NiJ9.e30.{}",
+    "value: private key": '{{"private_key": "{}"}}', "value: source host": "ghp_{}", "value: chat": "xoxb-12345678-{}",
+    "value: command line": "--password {}", "value: variable": "DB_PASS={}", "value: xml": "<password>{}</password>",
+    "value: oracle": "jdbc:oracle:thin:scott/{}@db:1521", "value: scram": "a.B required username=u password={};",
+    "value: list": "http://a:8081,https://me:{}@b:8081", "value: oauth": "client_secret={}&grant_type=x",
 }  # fmt: skip
 """Values that are secrets, whatever the name of their setting."""
 QUOTES = {

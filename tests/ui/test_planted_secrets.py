@@ -1,4 +1,4 @@
-"""98 secrets go through the proxy, and come out of nothing: recording, log, screen, control API, feed, metrics, exports.
+"""Secrets go through the proxy, and come out of nothing: recording, log, screen, control API, feed, metrics, exports.
 
 The same traffic in a capture that nobody masked is searched, too: what is shown hides them all the same.
 """

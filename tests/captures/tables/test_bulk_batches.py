@@ -31,6 +31,10 @@ BATCH = encode_batch(
     [Record(offset=n, timestamp=10**12 + n, key=b"k", value=bytes(40)) for n in range(3)],
     producer_id=0x1122334455667788, producer_epoch=0x1A2B, base_sequence=0x3C4D5E6F,
 )  # fmt: skip
+DROPPED = encode_batch(
+    [Record(offset=3, timestamp=10**12, key=b"k", value=b"v")],
+    transactional=True, producer_id=7, producer_epoch=0, base_sequence=0,
+)  # fmt: skip
 BAD_SUM = BATCH[:-1] + bytes([BATCH[-1] ^ 1])
 LAST = bytes(4) + b"\x7f" + BATCH[5:]
 AREAS = (
@@ -38,14 +42,19 @@ AREAS = (
     b"\x7f" + b"\xff" * 7 + BATCH[8:], LAST, BATCH[:8] + b"\xff" * 4 + BATCH[12:], BATCH[:16] + b"\x07" + BATCH[17:],
     BATCH[:22] + b"\x3f" + BATCH[23:], BATCH[:22] + b"\xfe" + BATCH[23:], BATCH[:8] + bytes(3) + b"\x30" + BATCH[12:],
     encode_messages([Record(offset=3, timestamp=5, key=None, value=b"old")], magic=1) + BATCH,
+    BATCH + DROPPED, DROPPED[:-1],
 )  # fmt: skip
 
 
 def partitions(name: str, chance: random.Random) -> list[dict[str, Any]]:
     return [
-        {name: number, "records": chance.choice(AREAS), "error_code": 3, "high_watermark": chance.choice((-1, 0, 8, 2**62))}
+        {
+            name: number, "records": chance.choice(AREAS), "error_code": 3,
+            "high_watermark": chance.choice((-1, 0, 8, 2**62)),
+            "aborted_transactions": chance.choice(([], [], [{"producer_id": 7, "first_offset": 0}])),
+        }
         for number in range(chance.randrange(3))
-    ]
+    ]  # fmt: skip
 
 
 def bodies(api: str, version: int, chance: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:

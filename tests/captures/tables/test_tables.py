@@ -376,7 +376,7 @@ def test_a_table_in_parquet(traffic: Callable[..., Path], tmp_path: Path, monkey
 
 
 def test_records_of_aborted_transactions_are_marked() -> None:
-    from barnabas.captures.tables.body_tables import record_rows
+    from barnabas.captures.tables.body_tables import batch_rows, record_rows
     from barnabas.decoder import Exchange, State
     from barnabas.decoder.records import Record, encode_batch
 
@@ -397,3 +397,4 @@ def test_records_of_aborted_transactions_are_marked() -> None:
         rows = list(record_rows(exchange, frozenset()))
         assert [row["offset"] for row in rows if row["aborted"]] == marked
         assert len(rows) == 5
+        assert [row["base_offset"] for row in batch_rows(exchange) if row["aborted"]] == marked

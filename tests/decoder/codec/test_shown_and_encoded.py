@@ -7,16 +7,19 @@ import json
 import random
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import DecodeError, EncodeError
+from barnabas.decoder.codec.plan import field_paths, plan
 from barnabas.decoder.codec.present import present
 from barnabas.decoder.records import Record
 from barnabas.decoder.records.codecs import GZIP, NONE
 from barnabas.decoder.records.write import encode_batch, encode_messages
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.notation import VersionRange
 from harness import commands
 
 CAPTURES = Path(__file__).parents[1] / "findings/captures"
@@ -137,13 +140,53 @@ def test_records_of_aborted_transactions_are_marked() -> None:
         assert again == message.frame
 
 
-@pytest.mark.parametrize(
-    ("version", "topics", "meaning"),
-    [(0, [], "all topics"), (1, None, "all topics"), (1, [], "no topics, brokers only"), (13, None, "all topics"), (13, [], "no topics, brokers only"),
-     (0, [{"name": "a"}], None), (9, [{"name": "a"}], None)],
-)  # fmt: skip
-def test_what_no_topics_mean(version: int, topics: list[dict[str, str]] | None, meaning: str | None) -> None:
-    frame = decoder.encode_request(3, version, {"topics": topics}, correlation_id=1)
+NOTHING = [
+    ("Metadata", 0, {"topics": []}, {"_topics": "all topics"}),
+    ("Metadata", 1, {"topics": None}, {"_topics": "all topics"}),
+    ("Metadata", 13, {"topics": None}, {"_topics": "all topics"}),
+    ("Metadata", 13, {"topics": []}, {"_topics": "no topics, brokers only"}),
+    ("Metadata", 0, {"topics": [{"name": "a"}]}, {}),
+    ("OffsetFetch", 7, {"topics": None}, {"_topics": "all topics with committed offsets"}),
+    ("OffsetFetch", 7, {"topics": []}, {}),
+    ("ListGroups", 5, {}, {"_states_filter": "all states", "_types_filter": "all types"}),
+    ("ListGroups", 4, {}, {"_states_filter": "all states"}),
+    ("ListGroups", 5, {"states_filter": ["Empty"], "types_filter": ["share"]}, {}),
+    ("DescribeUserScramCredentials", 0, {"users": None}, {"_users": "all users"}),
+    ("DescribeUserScramCredentials", 0, {"users": []}, {"_users": "all users"}),
+]
+
+
+@pytest.mark.parametrize(("api", "version", "body", "meaning"), NOTHING)
+def test_what_null_and_empty_fields_mean(api: str, version: int, body: dict[str, Any], meaning: dict[str, str]) -> None:
+    key = facts.api_key(api)
+    frame = decoder.encode_request(key, version, body, correlation_id=1)
     shown = present(decoder.decode_request(frame))
-    assert shown.get("_topics") == meaning
-    assert decoder.encode_request(3, version, shown, correlation_id=1) == frame
+    assert {name: text for name, text in shown.items() if name.startswith("_")} == meaning
+    assert decoder.encode_request(key, version, shown, correlation_id=1) == frame
+
+
+def test_what_null_fields_of_items_mean() -> None:
+    topic = {"resource_type": 2, "resource_name": "t"}
+    resources = [{**topic, "configuration_keys": keys} for keys in (None, ["retention.ms"])]
+    frame = decoder.encode_request(32, 4, {"resources": resources}, correlation_id=1)
+    shown = present(decoder.decode_request(frame))
+    assert [each.get("_configuration_keys") for each in shown["resources"]] == ["all settings", None]
+    assert decoder.encode_request(32, 4, shown, correlation_id=1) == frame
+
+
+def test_every_line_about_null_and_empty_fields_has_its_place() -> None:
+    """A field of some version that may be null or empty: a line that says otherwise would never be shown."""
+    lines = (facts.schema_folder() / "null_and_empty.txt").read_text().splitlines()
+    stated = [line.split(None, 4) for line in lines if line and not line.startswith("#")]
+    assert len(stated) > 25
+    for apis, paths, versions, values, _ in stated:
+        for api in apis.split(","):
+            for path in paths.split(","):
+                for version in facts.api(facts.api_key(api)).versions.every():
+                    if version not in VersionRange.parse(versions):
+                        continue
+                    root = plan("request", facts.api_key(api), version).root
+                    found = {at: field for at, field, _ in field_paths(root)}.get(path)
+                    assert found is not None, (api, path, version)
+                    assert found.nullable or "null" not in values, (api, path, version)
+                    assert found.array or found.type == "string" or "empty" not in values, (api, path, version)

@@ -16,12 +16,15 @@ from barnabas.plugins.rules.rules import Rule, RuleError, parse_rules
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
 from barnabas.plugins.versions.emulated_release import offers
 from barnabas.plugins.versions.profile import Profile
-from barnabas.proxy.events import Event, NotHonoured, OffersLearned
+from barnabas.proxy.events import ConnectionClosed, Event, NotHonoured, OffersLearned
 from barnabas.proxy.negotiation.api_versions_probe import ABOUT
+from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.relay.io.timers import Timers
 from harness import wire
+from harness.peers.certificates import client_context
 from harness.testbed import Testbed, next_event
+from harness.waiting import until
 from traffic.recordings import findings
 
 API_VERSIONS, PRODUCE, FETCH, HEARTBEAT, METADATA, JOIN, SYNC = 18, 0, 1, 12, 3, 11, 14
@@ -35,11 +38,12 @@ def asking(version: int = 0, number: int = 1, client_id: str = "t") -> bytes:
 
 
 class Kafka:
-    """A broker of the newest release as far as ApiVersions goes; everything else it answers with "ok"."""
+    """A broker of the newest release as far as ApiVersions goes; everything else it answers with `answer`."""
 
     def __init__(self, silent: bool = False, closes: bool = False) -> None:
         self.silent, self.closes = silent, closes
         self.release = NEWEST
+        self.answer = b"ok"
         self.seen: list[tuple[int, int]] = []
 
     def __call__(self, sock: socket.socket) -> None:
@@ -47,7 +51,7 @@ class Kafka:
             key, version, number = (int.from_bytes(frame[a:b], "big") for a, b in ((4, 6), (6, 8), (8, 12)))
             self.seen.append((key, version))
             if key != API_VERSIONS:
-                sock.sendall(wire.response(number, b"ok"))
+                sock.sendall(wire.response(number, self.answer))
             elif self.closes:
                 return
             elif not self.silent:
@@ -180,18 +184,66 @@ def test_a_broker_is_replaced_by_one_of_another_release(testbed: Testbed, profil
         assert broker.seen[-1] == (HEARTBEAT, min(2, release.offered[HEARTBEAT][1]))
 
 
-def test_clients_that_do_not_ask_meet_another_release(testbed: Testbed) -> None:
-    """A broker that is replaced ends its connections: the next client waits until it is asked again."""
+@pytest.mark.parametrize("ends", ["broker", "client"])
+@pytest.mark.parametrize("how", ["plain", "TLS", "workers"])
+def test_clients_that_do_not_ask_meet_another_release(testbed: Testbed, tmp_path: Path, how: str, ends: str) -> None:
+    """A broker that is replaced ends its connections, or has none: the next client waits until it is asked again.
+    Behind TLS it is asked on that client's connection; of several workers each finds out by itself."""
+    options: dict[str, Any] = {"plain": {}, "TLS": {"tls": TlsConfig(ca=tmp_path)}, "workers": {"workers": 2}}
     broker = Kafka()
-    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
-    client = testbed.client(proxy.address)
-    assert ask(client, asking())
-    broker.closes = True
-    assert wire.ask_or_end(client, wire.with_size(asking())) == b""
+    broker.answer = bytes(6)  # of Heartbeat 1 and newer
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True), **options[how])
+
+    def connect() -> socket.socket:
+        client = testbed.client(proxy.address)
+        if how == "TLS":
+            client = client_context(tmp_path / "ca.pem").wrap_socket(client, server_hostname="localhost")
+        assert wire.ask(client, heartbeat(2)) == wire.response(9, broker.answer)
+        return client
+
+    clients = [connect() for _ in range(2)]  # workers have one each
+    assert broker.seen[-1] == (HEARTBEAT, 2)
+    for client in clients:
+        if ends == "broker":
+            broker.closes = True
+            assert wire.ask_or_end(client, wire.with_size(asking())) == b""  # and it is still in CLOSE_WAIT
+        else:
+            client.close()
+            next_event(proxy, ConnectionClosed)
     broker.closes, broker.release = False, OLDER
     broker.seen.clear()
-    wire.ask_or_end(testbed.client(proxy.address), heartbeat(2))  # the other client is still in CLOSE_WAIT
-    assert broker.seen == [(API_VERSIONS, 0), (HEARTBEAT, 1)]
+    clients += [connect() for _ in range(2)]
+    assert set(broker.seen) == {(API_VERSIONS, 0), (HEARTBEAT, 1)}
+
+
+def test_a_broker_is_replaced_before_the_first_client_comes(testbed: Testbed) -> None:
+    """It was asked when the proxy started."""
+    broker = Kafka()
+    broker.answer = bytes(6)
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True), probe=True)
+    until(lambda: broker.seen == [(API_VERSIONS, 0)])
+    broker.release = OLDER
+    assert wire.ask(testbed.client(proxy.address), heartbeat(2)) == wire.response(9, broker.answer)
+    assert broker.seen == [(API_VERSIONS, 0), (API_VERSIONS, 0), (HEARTBEAT, 1)]
+
+
+@pytest.mark.parametrize("possible", [True, False], ids=["aside", "on the client's connection"])
+def test_a_broker_that_only_stops_is_not_taken_for_an_old_one(possible: bool) -> None:
+    """It ends connections, and those on which it is asked, too: what it has answered before holds."""
+    relay: Any = Relay()
+    if possible:
+        relay.security = None
+    negotiation = VersionNegotiation(relay, VersionsConfig(translate=True))
+    negotiation.learned(("kafka", 9092), NEWEST.offered)
+    first: Any = AdaptedRequest(relay)
+    negotiation.begin(first)
+    negotiation.broker_ended(("kafka", 9092))
+    for _ in range(4):
+        negotiation.closed_connection(("kafka", 9092), "0.8.2")
+    assert relay.events == []
+    connection: Any = AdaptedRequest(relay)
+    negotiation.begin(connection)
+    assert connection.adapter.translator.target(HEARTBEAT, 4) == 4
 
 
 def heartbeat(version: int) -> bytes:

@@ -115,13 +115,17 @@ def jar_directory(release: str) -> Path:
     return folder
 
 
-def start_old(release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None) -> OldBroker:
+def start_old(
+    release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None, port: int | None = None
+) -> OldBroker:
     """Start ZooKeeper and a broker of `release`, and wait until it is known. Topics make themselves.
 
-    `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings.
+    `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings;
+    `port`: the broker's, instead of any.
     """
     jars = jars or jar_directory(release)
-    keeper, port = free_ports(2)
+    keeper, any_port = free_ports(2)
+    port = port or any_port
     root = data_folder("barnabas-old-kafka-")
     broker = OldBroker(release, (HOST, port), root, jars)
     settings: dict[str, object] = {

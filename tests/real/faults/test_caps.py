@@ -12,7 +12,7 @@ from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer, KafkaProducer
 from real.brokers.fault_bench import seen
-from real.clients import confluent_client, kafka_python_client
+from real.clients import confluent_client, go_clients, kafka_python_client
 from real.clients.reactions import Java, reacting, sent
 
 pytestmark = pytest.mark.slow
@@ -103,4 +103,10 @@ def test_kafka_python(bench: Barnabas, topic: str, client: str) -> None:
         consumer.commit()
     finally:
         consumer.close()
+    assert refused(bench, client) == []
+
+
+@pytest.mark.parametrize("library", go_clients.LIBRARIES)
+def test_go(bench: Barnabas, topic: str, client: str, library: str) -> None:
+    assert go_clients.group(library, bench.bootstrap, client, topic, ["0", "1", "2"]) == ["0", "1", "2"]
     assert refused(bench, client) == []

@@ -6,6 +6,7 @@ import contextlib
 import re
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from harness.peers.certificates import Certificate, client_context, make
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 from real.brokers.secured import Secured
-from real.clients import java_programs
+from real.clients import go_clients, java_programs
 
 TRIES_S = 2.0
 """So long a client tries: several handshakes, the first of which already fails."""
@@ -87,7 +88,13 @@ def java(bootstrap: str, ca: Path, own: Certificate | None, old: bool) -> None:
     java_programs.run("OneRecord", java_programs.broker_jars(), bootstrap, "t", *words)
 
 
-CLIENTS: dict[str, Client] = {"librdkafka": librdkafka, "kafka-python": kafka_python, "java": java}
+def go(library: str, bootstrap: str, ca: Path, own: Certificate | None, old: bool) -> None:
+    go_clients.connect(library, bootstrap, TRIES_S, ca, None if own is None else (own.path, own.key_path), old)
+
+
+CLIENTS: dict[str, Client] = {"librdkafka": librdkafka, "kafka-python": kafka_python, "java": java} | {
+    library: partial(go, library) for library in go_clients.LIBRARIES
+}
 EVERY_DAY = {
     ("librdkafka", "unknown CA"), ("librdkafka", "no client certificate"), ("librdkafka", "works with a certificate"),
     ("kafka-python", "strange client certificate"), ("kafka-python", "old version"),

@@ -133,6 +133,13 @@ def bootstrap_line(config: ProxyConfig, address: Address) -> str:
     return f"clients: bootstrap.servers={show(address)}"
 
 
+def cap_advice(config: ProxyConfig) -> list[str]:
+    """What is capped because of the caps that were asked for."""
+    profile = config.versions.profile if config.versions is not None else None
+    follows = () if profile is None else profile.follows.values()
+    return [f"capped as well: {each.text}: {each.reason}" for each in follows]
+
+
 def feed_advice(meter: MeterSockets | None, config: MeterConfig | None) -> str | None:
     """How the feed is read, once it is up; a token that was made is left where this user's programs find it."""
     if meter is None or config is None or meter.feed is None:
@@ -160,7 +167,7 @@ def _start(cluster: RunningCluster, print_addresses: bool) -> None:
         lines += client_advice(cluster.config.tls)
     if advice:
         lines.append(advice)
-    for line in lines:
+    for line in lines + cap_advice(cluster.config):
         print(f"{cluster.prefix}{line}", flush=True)
 
 

@@ -16,11 +16,11 @@ from ....captures import Capture, Row
 from ....captures.reading.selection import IndexColumns
 from ....decoder import Direction, Exchange, Topics
 from ....decoder.codec.plan import Fields
-from ....decoder.codec.present import meaning_of_no_topics
 from ....decoder.connection.hit_notes import causes_in
 from ....decoder.connection.topics import NAMING_APIS
 from ....decoder.filter.values import MANY, ONE, pairs
 from ....decoder.schema import facts
+from ....decoder.schema.null_and_empty import meanings
 from ....errors import BarnabasError
 from ...safe import visible
 from .filter_terms import quoted
@@ -95,8 +95,9 @@ def exchange_info(exchange: Exchange) -> ExchangeInfo:
     groups, transactions = (list(dict.fromkeys(map(str, islice(MANY[name](exchange), 20)))) for name in ("group", "txn"))
     request = exchange.request_message
     words = causes_in(notes_on(exchange))
-    if request is not None and (no_topics := meaning_of_no_topics(request.plan.root, request.values[0] if request.values else ())):
-        words.append(no_topics)
+    if request is not None:
+        said = meanings(request.plan).get(request.plan.root, ())
+        words += [text for each in said if each.field == "topics" and (text := each.of(request[each.field]))]
     words += [_few([_partitions(name, found) for name, found in topics.items()])] if topics else []
     words += [f"group {_few(groups)}"] if any(groups) else []
     words += [f"transaction {_few(transactions)}"] if any(transactions) else []

@@ -38,7 +38,7 @@ from barnabas.ui.cli.proxy.options import (
     read_token,
     snaplen,
 )
-from barnabas.ui.cli.proxy.running import bootstrap_line, feed_advice
+from barnabas.ui.cli.proxy.running import bootstrap_line, cap_advice, feed_advice
 
 # --- TLS and SASL ------------------------------------------------------------------------------------------
 
@@ -59,6 +59,16 @@ def test_the_password_comes_from_a_file_or_the_environment(tmp_path: Path, monke
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(Failure, match="not UTF-8 text"):
         SaslOptions("PLAIN", "alice", file).config()
+
+
+def test_what_caps_take_away_is_said_at_the_start() -> None:
+    versions = VersionsConfig(Profile.of("", {"Metadata": 9}))
+    lines = cap_advice(ProxyConfig(upstream=("127.0.0.1", 9092), versions=versions))
+    assert "capped as well: Produce up to v12: v13 needs Metadata v12, names topics by id (KIP-516)" in lines
+    assert "capped as well: no ShareFetch: it needs Metadata v12, names topics by id (KIP-932)" in lines
+    assert cap_advice(ProxyConfig(upstream=("127.0.0.1", 9092))) == []
+    alone = VersionsConfig(Profile.of("", {"ListGroups": 4}))
+    assert cap_advice(ProxyConfig(upstream=("127.0.0.1", 9092), versions=alone)) == []
 
 
 def test_the_bootstrap_line_names_where_clients_connect() -> None:
