@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 
-from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
+from ...captures.recording.index import STATE_MASK, STATES, UNDECODED
 from ...decoder import Exchange, ExchangeDone, State
 from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from .. import events
@@ -84,11 +84,9 @@ class TrafficMeter:
         self.metrics.connections = len(self._opened_ns)
         how = closed.how or "lost"
         self.metrics.closed[how if how in _CLOSED_HOW else "other"] += 1
-        self.sender.forget(closed.connection)
 
     def _done(self, exchange: Exchange) -> None:
-        data = self.sender.encode(exchange, self._opened_ns[exchange.connection])
-        record = Record._make(RECORD.unpack(data))
+        record = self.sender.add(exchange, self._opened_ns[exchange.connection], self.now, time.time_ns())
         self.exchanges += 1
         self.errors += record.error != 0
         self.undecoded += record.flags & UNDECODED != 0
@@ -102,15 +100,14 @@ class TrafficMeter:
         self.metrics.exchange(record, exchange)
         if self.statsd is not None:
             self.statsd.exchange(record)
-        self.sender.add(data, self.now, time.time_ns)
 
-    def waiting(self, in_flight: list[Exchange], now: int) -> list[bytes]:
-        """The records of requests that have waited for a second, the oldest `MOST_WAITING` of them."""
+    def waiting(self, in_flight: list[Exchange], now: int) -> list[tuple[Exchange, int]]:
+        """Requests that have waited for a second, the oldest `MOST_WAITING` of them, and when their connections were opened."""
         if not self.sender.subscribers:
             return []
         hanging = [each for each in in_flight if (each.request_time_ns or now) <= now - _WAITS_NS and each.connection in self._opened_ns]
         hanging.sort(key=lambda each: each.request_time_ns or 0)
-        return [self.sender.encode(each, self._opened_ns[each.connection], pending=True) for each in hanging[:MOST_WAITING]]
+        return [(each, self._opened_ns[each.connection]) for each in hanging[:MOST_WAITING]]
 
     def totals(self) -> feed_layout.Totals:
         """The totals so far, with the rates since the last call."""
@@ -170,7 +167,7 @@ class Meter:
             worked = self._read()
             now = self._traffic.now = time.monotonic()
             if self.sender.due(now):
-                self.sender.flush(now, now_ns())
+                self.sender.flush(now_ns())
             if now >= next_second:
                 next_second = max(next_second + 1.0, now + 0.5)
                 await self._second(now)

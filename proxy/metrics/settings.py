@@ -92,15 +92,15 @@ class MeterSockets:
         self.metrics: Address | None = None
         self.bell = -1
         self._sockets: dict[str, socket.socket] = {}
-        self._datagram = feed_layout.DATAGRAM
+        self._datagram = feed_layout.LOOPBACK_DATAGRAM
         if len(self.feed_token.encode()) > feed_layout.MAX_TOKEN:
             raise MeterError(f"the feed's token is longer than {feed_layout.MAX_TOKEN} bytes")
         try:
             if config.feed is not None:
                 sock = self._open("feed", config.feed, socket.SOCK_DGRAM, "--feed")
                 self.feed = sock.getsockname()[:2]
-                if feed_layout.is_loopback(self.feed[0]):
-                    self._datagram = feed_layout.LOOPBACK_DATAGRAM
+                if not feed_layout.is_loopback(self.feed[0]):
+                    self._datagram = feed_layout.DATAGRAM
             if config.metrics is not None:
                 sock = self._open("metrics", config.metrics, socket.SOCK_STREAM, "--metrics")
                 self.metrics = sock.getsockname()[:2]
