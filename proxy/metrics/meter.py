@@ -32,7 +32,7 @@ from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics
 from .scrape import Scrape
 from .settings import MeterSettings
-from .statsd import StatsD, StatsDSender
+from .statsd import StatsD, send
 
 NICE = 15
 """As the inspector: where cores are scarce a recording is worth more."""
@@ -146,7 +146,7 @@ class Meter:
         self._feed = RingFeed(self._decoder)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None
-        self._statsd: StatsDSender | None = None
+        self._statsd: socket.socket | None = None
         self._gone = False
 
     def run(self) -> None:
@@ -170,14 +170,14 @@ class Meter:
                 self.sender.flush(now_ns())
             if now >= next_second:
                 next_second = max(next_second + 1.0, now + 0.5)
-                await self._second(now)
+                self._second(now)
             if self._server is not None:
                 self._server.kick()
             if worked:
                 await asyncio.sleep(0)
             else:
                 await self._rest(min(next_second, self.sender.flush_at or next_second), rang)
-        await self._second(time.monotonic())
+        self._second(time.monotonic())
         await self._stop()
 
     def _read(self) -> bool:
@@ -202,15 +202,15 @@ class Meter:
                 await asyncio.wait_for(rang.wait(), max(until - time.monotonic(), 0.0))
         self._reader.disarm()
 
-    async def _second(self, now: float) -> None:
+    def _second(self, now: float) -> None:
         metrics, sender = self.metrics, self.sender
         metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
         metrics.faults = self._decoder.faults
         waiting = self._traffic.waiting(self._decoder.in_flight(), now_ns())
         sender.totals(self._traffic.totals(), now, now_ns(), waiting)
         metrics.subscribers, metrics.feed_records, metrics.feed_unsent = sender.subscribers, sender.position, sender.unsent
-        if self._statsd is not None:
-            await self._statsd.send()
+        if self._statsd is not None and self._traffic.statsd is not None:
+            send(self._statsd, self._traffic.statsd.datagrams())
         self._gone = self._gone or self._link.gone(now)
 
     async def _start(self) -> None:
@@ -221,9 +221,9 @@ class Meter:
         if settings.metrics is not None:
             self._scrape = Scrape(self.metrics.render)
             await self._scrape.start(socket.socket(fileno=settings.metrics))
-        if self._traffic.statsd is not None:
-            self._statsd = StatsDSender(self._traffic.statsd)
-            await self._statsd.start(socket.socket(fileno=settings.statsd))
+        if settings.statsd is not None:
+            self._statsd = socket.socket(fileno=settings.statsd)
+            self._statsd.setblocking(False)
 
     async def _stop(self) -> None:
         if self._server is not None:
@@ -231,7 +231,7 @@ class Meter:
         if self._scrape is not None:
             self._scrape.stop()
         if self._statsd is not None:
-            self._statsd.stop()
+            self._statsd.close()
 
     def _attend_supervisor(self) -> None:
         received, now = self._link.receive(), time.monotonic()

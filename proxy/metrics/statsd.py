@@ -7,24 +7,30 @@ name. docs/metrics.md lists the names.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import socket
 from collections.abc import Iterator
 from typing import Any
 
-import asyncio_dgram
-
 from ...captures.recording.index import STATE_MASK, STATES, Record
 from ...decoder import State
-from ...decoder.schema import facts
-from .label_limiter import DIRECTIONS, OTHER, UNKNOWN, api_label
+from .label_limiter import OTHER
 from .registry import Metrics
 
 SAMPLES = 50
 DATAGRAM = 1400
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 _ORPHAN = STATES.index(State.ORPHAN)
+COUNTERS = {
+    "barnabas_throttle_seconds": ("throttle_ms", 1000),
+    **{f"barnabas_{name}": (name, 1) for name in (
+        "requests", "errors", "frame_bytes", "unanswered", "undecoded", "bytes", "orphans", "connections_opened", "connections_failed",
+        "meter_lost_bytes", "observer_lost_bytes", "rule_hits",
+    )},
+}  # fmt: skip
+"""The counters of `Metrics.collect` that are sent: their names here, and what their values are multiplied with."""
 
 
 class StatsD:
@@ -34,7 +40,7 @@ class StatsD:
         self._metrics = metrics
         self._prefix = ".".join(_plain(part) for part in prefix.split(".") if part)
         self._tags = tags
-        self._sent: dict[object, float] = {}
+        self._sent: dict[object, int] = {}
         self._latencies: dict[int, list[int]] = {}
         self._seen: dict[int, int] = {}
         self._random = random.Random()
@@ -67,27 +73,10 @@ class StatsD:
 
     def _lines(self) -> Iterator[str]:
         metrics = self._metrics
-        for (key, version), count in list(metrics.requests.items()):
-            known = str(version) if version < UNKNOWN else OTHER
-            yield from self._difference("requests", count, api=api_label(key), api_version=known)
-        for (key, code), count in list(metrics.errors.items()):
-            error = facts.error_name(code) if code < UNKNOWN else OTHER
-            yield from self._difference("errors", count, api=api_label(key), error=error)
-        for api in list(metrics.apis.values()):
-            for direction, number in zip(DIRECTIONS, api.bytes, strict=True):
-                yield from self._difference("frame_bytes", number, api=api.name, direction=direction)
-            yield from self._difference("throttle_ms", api.throttle_ms, api=api.name)
-            yield from self._difference("unanswered", api.unanswered, api=api.name)
-            yield from self._difference("undecoded", api.undecoded, api=api.name)
-        for direction, number in zip(DIRECTIONS, metrics.stream_bytes, strict=True):
-            yield from self._difference("bytes", number, direction=direction)
-        yield from self._difference("orphans", metrics.orphans)
-        yield from self._difference("connections_opened", metrics.opened)
-        yield from self._difference("connections_failed", metrics.failed)
-        yield from self._difference("meter_lost_bytes", metrics.lost_bytes)
-        yield from self._difference("observer_lost_bytes", metrics.process_events.observer_lost[0])
-        for rule, hits in list(metrics.process_events.rules.items()):
-            yield from self._difference("rule_hits", hits, rule=rule)
+        for family in metrics.collect():
+            name, factor = COUNTERS.get(family.name, ("", 1))
+            for sample in family.samples if name else ():
+                yield from self._difference(name, round(sample.value * factor), sample.labels)
         yield self._line("connections", metrics.connections, "g", {})
         latencies, self._latencies = self._latencies, {}
         seen, self._seen = self._seen, {}
@@ -97,7 +86,7 @@ class StatsD:
             for latency in kept:
                 yield self._line("latency", f"{latency / 1e6:.3f}", "ms", {"api": name}, rate)
 
-    def _difference(self, name: str, value: float, **labels: str) -> Iterator[str]:
+    def _difference(self, name: str, value: int, labels: dict[str, str]) -> Iterator[str]:
         key = (name, *labels.values())
         difference = value - self._sent.get(key, 0)
         if difference:
@@ -116,32 +105,11 @@ def _plain(text: str) -> str:
     return _NOT_PLAIN.sub("_", text)[:100]
 
 
-class StatsDSender:
-    """Sends the datagrams. A server that is not there costs nothing; `errors` counts what the kernel reported."""
-
-    def __init__(self, statsd: StatsD) -> None:
-        self.statsd = statsd
-        self.errors = 0
-        self._stream: Any = None
-
-    async def start(self, sock: socket.socket) -> None:
-        """Send on a connected UDP socket."""
-        sock.setblocking(False)
-        self._stream = await asyncio_dgram.from_socket(sock)
-
-    async def send(self) -> None:
-        """Send what happened since the last call."""
-        for datagram in self.statsd.datagrams():
-            for _ in range(2):  # the error is of an earlier datagram; this one was not sent then
-                try:
-                    await self._stream.send(datagram)
-                except OSError:
-                    self.errors += 1
-                except asyncio_dgram.TransportClosed:
-                    return
-                else:
-                    break
-
-    def stop(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
+def send(sock: socket.socket, datagrams: Iterator[bytes]) -> None:
+    """Send on a connected UDP socket that does not block. A server that is not there costs nothing."""
+    for datagram in datagrams:
+        try:
+            sock.send(datagram)
+        except OSError:  # of an earlier datagram; this one was not sent then
+            with contextlib.suppress(OSError):
+                sock.send(datagram)

@@ -15,7 +15,7 @@ from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.proxy.metrics.meter import TrafficMeter
 from barnabas.proxy.metrics.registry import Metrics
 from barnabas.proxy.metrics.settings import MeterConfig
-from barnabas.proxy.metrics.statsd import DATAGRAM, SAMPLES, StatsD
+from barnabas.proxy.metrics.statsd import COUNTERS, DATAGRAM, SAMPLES, StatsD
 from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
 from harness import wire
@@ -63,6 +63,14 @@ def test_counters_are_differences_and_latencies_timers() -> None:
     assert lines(statsd) == ["barnabas.connections:1|g"]
     exchanges(metered, 2)
     assert "barnabas.requests.Heartbeat.4:2|c" in lines(statsd)
+
+
+def test_counters_are_those_of_prometheus() -> None:
+    assert set(COUNTERS) <= {family.name for family in Metrics().collect()}
+    metered, statsd = traffic()
+    metered.data(1, 0, 0, with_size(decoder.encode_request(12, 4, {}, correlation_id=1, client_id="c")))
+    metered.data(1, 1, 5, with_size(decoder.encode_response(12, 4, {"throttle_time_ms": 7}, correlation_id=1)))
+    assert "barnabas.throttle_ms.Heartbeat:7|c" in lines(statsd)
 
 
 def test_tags_replace_parts_of_names() -> None:
