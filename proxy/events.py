@@ -254,7 +254,7 @@ class MeterListening(Event):
     def text(self) -> str:
         places = [f"live feed at {show(self.feed)}"] if self.feed else []
         places += [f"metrics at http://{show(self.metrics)}/metrics"] if self.metrics else []
-        return ", ".join(places) or "metrics go to StatsD"
+        return ", ".join(places)
 
 
 class ShutdownAsked(Event):

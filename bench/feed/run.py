@@ -175,7 +175,7 @@ def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...],
     """What one exchange costs the meter, without ring and sockets, with a subscriber."""
     sender = FeedSender(TOKEN, 1, datagram=feed_layout.LOOPBACK_DATAGRAM)
     sender.receive(FeedReader(TOKEN).hello(0.0), ("a", 1), 0.0, 1)
-    meter = TrafficMeter(Metrics(by), sender, None)
+    meter = TrafficMeter(Metrics(by), sender)
     traffic = TrafficDecoder(meter.on_event, moved=meter.moved)
     traffic.opened(1, 0, ConnectionEnds(("a", 1), ("b", 2)))
     parts = []

@@ -1,4 +1,4 @@
-"""The meter process: reads the ring at its own pace, and counts for the live feed, Prometheus and StatsD.
+"""The meter process: reads the ring at its own pace, and counts for the live feed and Prometheus.
 
     python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
@@ -32,7 +32,6 @@ from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics
 from .scrape import Scrape
 from .settings import MeterSettings
-from .statsd import StatsD, send
 
 NICE = 15
 """As the inspector: where cores are scarce a recording is worth more."""
@@ -49,8 +48,8 @@ _CLOSED_HOW = frozenset({"fin", "rst", "lost"})
 class TrafficMeter:
     """Counts connections, bytes and exchanges, and summarises each exchange; a listener of `TrafficDecoder`."""
 
-    def __init__(self, metrics: Metrics, sender: FeedSender, statsd: StatsD | None) -> None:
-        self.metrics, self.sender, self.statsd = metrics, sender, statsd
+    def __init__(self, metrics: Metrics, sender: FeedSender) -> None:
+        self.metrics, self.sender = metrics, sender
         self.now = time.monotonic()
         self.exchanges = self.errors = self.undecoded = 0
         self._rates: dict[int, list[int]] = {}
@@ -98,8 +97,6 @@ class TrafficMeter:
             rate[1] += record.error != 0
             rate[2] += max(record.latency_ns, 0)
         self.metrics.exchange(record, exchange)
-        if self.statsd is not None:
-            self.statsd.exchange(record)
 
     def waiting(self, in_flight: list[Exchange], now: int) -> list[tuple[Exchange, int]]:
         """Requests that have waited for a second, the oldest `MOST_WAITING` of them, and when their connections were opened."""
@@ -140,13 +137,11 @@ class Meter:
         self._reader = settings.access.open()
         self.metrics = Metrics(settings.metrics_by)
         self.sender = FeedSender(settings.feed_token, now_ns(), datagram=settings.datagram)
-        statsd = StatsD(self.metrics, settings.statsd_prefix, settings.statsd_tags) if settings.statsd is not None else None
-        self._traffic = TrafficMeter(self.metrics, self.sender, statsd)
+        self._traffic = TrafficMeter(self.metrics, self.sender)
         self._decoder = TrafficDecoder(self._traffic.on_event, moved=self._traffic.moved)
         self._feed = RingFeed(self._decoder)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None
-        self._statsd: socket.socket | None = None
         self._gone = False
 
     def run(self) -> None:
@@ -209,8 +204,6 @@ class Meter:
         waiting = self._traffic.waiting(self._decoder.in_flight(), now_ns())
         sender.totals(self._traffic.totals(), now, now_ns(), waiting)
         metrics.subscribers, metrics.feed_records, metrics.feed_unsent = sender.subscribers, sender.position, sender.unsent
-        if self._statsd is not None and self._traffic.statsd is not None:
-            send(self._statsd, self._traffic.statsd.datagrams())
         self._gone = self._gone or self._link.gone(now)
 
     async def _start(self) -> None:
@@ -221,17 +214,12 @@ class Meter:
         if settings.metrics is not None:
             self._scrape = Scrape(self.metrics.render)
             await self._scrape.start(socket.socket(fileno=settings.metrics))
-        if settings.statsd is not None:
-            self._statsd = socket.socket(fileno=settings.statsd)
-            self._statsd.setblocking(False)
 
     async def _stop(self) -> None:
         if self._server is not None:
             await self._server.stop()
         if self._scrape is not None:
             self._scrape.stop()
-        if self._statsd is not None:
-            self._statsd.close()
 
     def _attend_supervisor(self) -> None:
         received, now = self._link.receive(), time.monotonic()
