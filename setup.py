@@ -1,4 +1,5 @@
-"""The accelerator's shared constants, and flags that harden it, as far as this compiler and linker take them. All else is in pyproject.toml."""
+"""The packages, the accelerator's shared constants, and flags that harden it, as far as this compiler and linker take them. All else is in
+pyproject.toml."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
@@ -21,6 +22,12 @@ COMPILING = (
     ("-fstack-clash-protection",),
 )
 LINKING = (("-Wl,-z,relro", "-Wl,-z,now"), ("-Wl,-z,noexecstack",))
+
+
+def packages() -> list[str]:
+    """The package, which is the repository's root, and those below it."""
+    left_out = [f"{folder}{below}" for folder in ("tests", "bench", "docs", "examples", "build") for below in ("", ".*")]
+    return ["barnabas", *(f"barnabas.{each}" for each in find_packages(str(ROOT), exclude=left_out))]
 
 
 # -- constants: nothing is imported for them; only assignments of numbers, and the members of IntEnum classes, are read
@@ -152,4 +159,4 @@ class Modules(build_py):
 
 
 if __name__ == "__main__":  # tests build the extensions with other flags
-    setup(cmdclass={"build_ext": Hardened, "build_py": Modules})
+    setup(packages=packages(), cmdclass={"build_ext": Hardened, "build_py": Modules})

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from string import Formatter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 from ..decoder.schema import facts
 
@@ -43,22 +43,23 @@ _FIELDS = _Fields()
 _BY_NAME: dict[str, type[Event]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+@dataclass(frozen=True)
 class Event:
-    """Base of all events. `template`: its text with the names of fields in braces, where `text` needs nothing else."""
+    """Base of all events, which are frozen dataclasses. `template`: an event's text with the names of fields in braces, where `text`
+    needs nothing else."""
 
     warning: ClassVar[bool] = False
     template: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        _BY_NAME[cls.__name__] = cls
+        _BY_NAME[cls.__name__] = dataclass(frozen=True)(cls)
 
     @property
     def text(self) -> str:
         return _FIELDS.vformat(self.template, (self,), {})
 
 
-@dataclass(frozen=True, slots=True)
 class Listening(Event):
     """The bootstrap listener stands; clients connect here instead of to `upstream`, or one of so many `others`."""
 
@@ -75,7 +76,6 @@ class Listening(Event):
         return f"listening on {show(self.address)} for {upstream}{'; ' if self.security else ''}{self.security}"
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerFound(Event):
     """A broker appeared in a response and has its own listener now. `node` is -1 where the response names none."""
 
@@ -85,7 +85,6 @@ class BrokerFound(Event):
     template = "broker {node} at {broker}: listening on {address}"
 
 
-@dataclass(frozen=True, slots=True)
 class ListenerFailed(Event):
     """No listener was opened for a broker; its own address went to the client. `brokers`: so many, this one and others, since
     the last such event."""
@@ -101,7 +100,6 @@ class ListenerFailed(Event):
         return f"no listener for broker {show(self.broker)}{others}: {self.reason}; clients connect to it directly, bypassing the proxy"
 
 
-@dataclass(frozen=True, slots=True)
 class ClientRefused(Event):
     """A client was turned away before anything was read from it."""
 
@@ -111,7 +109,6 @@ class ClientRefused(Event):
     template = "refused {client}: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class ClientLeft(Event):
     """A client reset its connection before it was accepted, and sent nothing: no broker was asked, and it is not recorded."""
 
@@ -119,7 +116,6 @@ class ClientLeft(Event):
     template = "{client} reset its connection before it was accepted"
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionOpened(Event):
     connection: int
     client: Address
@@ -127,7 +123,6 @@ class ConnectionOpened(Event):
     template = "connection {connection}: {client} to {broker}"
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionClosed(Event):
     """`how`: "fin" or "rst"; `sent`, `received`: bytes from and to the client; `by`: "client" or "broker", whose end
     came first, "plugin NAME" or "control API" where that asked for it, "" when the proxy ended it; `awaited`: requests whose responses were still looked for."""
@@ -145,7 +140,6 @@ class ConnectionClosed(Event):
         return f"connection {self.connection}: closed ({how}) after {self.sent} B up, {self.received} B down"
 
 
-@dataclass(frozen=True, slots=True)
 class UpstreamFailed(Event):
     """A broker could not be reached. `connection` is 0 for the check at the start. `instead`: the one that is tried next."""
 
@@ -165,7 +159,6 @@ class UpstreamFailed(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Capped(Event):
     """Clients are offered a lower version than the broker offers, because the newer one could not be changed here."""
 
@@ -182,7 +175,6 @@ class Capped(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class NotKafka(Event):
     """A connection does not carry Kafka frames (any more); its bytes go on unread."""
 
@@ -193,7 +185,6 @@ class NotKafka(Event):
     template = "connection {connection} from {client}: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class Undecoded(Event):
     """A held frame was forwarded as it was."""
 
@@ -205,7 +196,6 @@ class Undecoded(Event):
     template = "connection {connection}: api key {api_key} version {api_version} passed unchanged: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class RuleHit(Event):
     """A rule fired; `hits` counts from 1."""
 
@@ -218,7 +208,6 @@ class RuleHit(Event):
     template = "rule {rule!r} hit {hits} on connection {connection}"
 
 
-@dataclass(frozen=True, slots=True)
 class InterceptHeld(Event):
     """A frame waits for a decision (`held`: its number). `direction` is a `decoder.Direction`."""
 
@@ -238,7 +227,6 @@ class InterceptHeld(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class InterceptReleased(Event):
     """A frame that waited does so no more. `how`: "resumed", "edited", "answered", "closed", "timeout", or why."""
 
@@ -251,7 +239,6 @@ class InterceptReleased(Event):
     template = "held {held} on connection {connection}: {how}"
 
 
-@dataclass(frozen=True, slots=True)
 class ControlListening(Event):
     """The control API can be used. `url`: "http://127.0.0.1:PORT", or "unix:PATH"; `token_file`: where the token is
     ("" where none is needed)."""
@@ -264,7 +251,6 @@ class ControlListening(Event):
         return f"control API at {self.url}" + (f", token in {self.token_file}" if self.token_file else "")
 
 
-@dataclass(frozen=True, slots=True)
 class MeterListening(Event):
     """Where the live feed (UDP) and `GET /metrics` are; None: not asked for."""
 
@@ -275,17 +261,15 @@ class MeterListening(Event):
     def text(self) -> str:
         places = [f"live feed at {show(self.feed)}"] if self.feed else []
         places += [f"metrics at http://{show(self.metrics)}/metrics"] if self.metrics else []
-        return ", ".join(places) or "metrics go to StatsD"
+        return ", ".join(places)
 
 
-@dataclass(frozen=True, slots=True)
 class ShutdownAsked(Event):
     """Somebody asked over the control API to stop the proxy."""
 
     template = "stopping: requested over the control API"
 
 
-@dataclass(frozen=True, slots=True)
 class Recording(Event):
     """Recording into this directory."""
 
@@ -293,7 +277,6 @@ class Recording(Event):
     template = "recording to {path}"
 
 
-@dataclass(frozen=True, slots=True)
 class RecordingFailed(Event):
     """The observer cannot record; traffic goes on."""
 
@@ -306,7 +289,6 @@ class RecordingFailed(Event):
         return f"recording stopped: {self.reason}{so}"
 
 
-@dataclass(frozen=True, slots=True)
 class Counts(Event):
     """Totals since the start, about once a second. `lost_*`: what the observer missed; the other totals do not include it."""
 
@@ -330,7 +312,6 @@ class Counts(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class FindingSeen(Event):
     """Something is wrong in the traffic (`decoder.findings.Finding`): seen for the first time, worse than before, or
     twice as often as when it was last reported. `finding` is its id (as in `Finding.id`), `number` counts findings from 1;
@@ -351,7 +332,6 @@ class FindingSeen(Event):
         return f"finding ({self.severity}, {self.finding}{times}): {self.seen}"
 
 
-@dataclass(frozen=True, slots=True)
 class NotInspected(Event):
     """So many bytes were not inspected, in all: the inspector did not keep up. Findings may be missing."""
 
@@ -360,7 +340,6 @@ class NotInspected(Event):
     template = "{lost_bytes} B were not inspected because the inspector fell behind: findings may be missing"
 
 
-@dataclass(frozen=True, slots=True)
 class RelayFault(Event):
     """A fault of the relay itself; it cost this one connection (0: none)."""
 
@@ -375,7 +354,6 @@ class RelayFault(Event):
         return f"connection {self.connection} was reset because of a fault in the relay: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class InternalError(Event):
     """Errors inside Barnabas that a boundary contained (`diagnostics.contained`). count: how many since this boundary's last event."""
 
@@ -390,7 +368,6 @@ class InternalError(Event):
         return f"internal error in {self.what}{times}: {self.error}; traffic continues; --log-file keeps the traceback"
 
 
-@dataclass(frozen=True, slots=True)
 class Suppressed(Event):
     """So many events were left out because they came too fast."""
 
@@ -399,7 +376,6 @@ class Suppressed(Event):
     template = "{count} more events of this kind were left out"
 
 
-@dataclass(frozen=True, slots=True)
 class ProcessFailed(Event):
     """A process of the proxy ended although nobody asked it to. `again`: seconds until another takes its place, None: none will."""
 
@@ -416,7 +392,6 @@ class ProcessFailed(Event):
         return f"the {self.process} process ended unexpectedly (exit code {self.code}); {_AFTER[self.process]}; {then}"
 
 
-@dataclass(frozen=True, slots=True)
 class ProcessStarted(Event):
     """A process stands in the place of one that ended."""
 
@@ -425,7 +400,6 @@ class ProcessStarted(Event):
     template = "the {process} process is running again"
 
 
-@dataclass(frozen=True, slots=True)
 class ProxyFailed(Event):
     """The proxy ends: it has no relay any more."""
 
@@ -437,7 +411,6 @@ class ProxyFailed(Event):
 # -- limits, workers, and clients whose broker cannot be reached -----------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class FewFiles(Event):
     """The system lets the relay open so few files that it stands `connections` connections; `wanted` 0: no limit."""
 
@@ -455,7 +428,6 @@ class FewFiles(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class ClockSet(Event):
     """The system's clock was set by so much at once that the times of what is recorded went there, too."""
 
@@ -471,7 +443,6 @@ class ClockSet(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class ReaderStuck(Event):
     """A process that must not miss anything has read nothing for so long, while traffic waited for it: it is ended."""
 
@@ -484,7 +455,6 @@ class ReaderStuck(Event):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionsFull(Event):
     """So many connections stand as were allowed; new clients wait until one ends."""
 
@@ -493,7 +463,6 @@ class ConnectionsFull(Event):
     template = "{limit} connections are open, as many as --max-connections allows: new clients wait until one closes"
 
 
-@dataclass(frozen=True, slots=True)
 class FilesUsedUp(Event):
     """`connections` stand, and the system lets the relay open no files for another; new clients wait until one ends."""
 
@@ -506,7 +475,6 @@ class FilesUsedUp(Event):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class PortPassedOver(Event):
     """A broker's listener does not get this port: it is in use. `whose`: by what of the proxy, "" by others."""
 
@@ -521,7 +489,6 @@ class PortPassedOver(Event):
         return f"port {self.port} {why}: broker {show(self.broker)} gets a later one"
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerEnded(Event):
     """One of several relay workers (from 1) ended although nobody asked it to, and its connections with it; the others
     go on. `again`: another one is started in its place."""
@@ -540,7 +507,6 @@ class WorkerEnded(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
     """A relay worker stands in the place of one that ended."""
 
@@ -549,7 +515,6 @@ class WorkerStarted(Event):
     template = "relay worker {worker} is running again"
 
 
-@dataclass(frozen=True, slots=True)
 class IdleClosed(Event):
     """A connection was closed because nothing went through it for so long."""
 
@@ -559,7 +524,6 @@ class IdleClosed(Event):
     template = "connection {connection} from {client}: closed after {seconds:g} s without traffic"
 
 
-@dataclass(frozen=True, slots=True)
 class ClientTried(Event):
     """What a client wanted of a broker that cannot be reached: its first requests, each in words."""
 
@@ -576,7 +540,6 @@ class ClientTried(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class NamesUnused(Event):
     """A client comes by the name of the bootstrap only, and never by one of those that responses give it."""
 
@@ -590,7 +553,6 @@ class NamesUnused(Event):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class RulesReplaced(Event):
     """These rules stand now, in this order; no connection was touched."""
 
@@ -601,7 +563,6 @@ class RulesReplaced(Event):
         return f"rules replaced: {', '.join(self.rules) or 'none'}"
 
 
-@dataclass(frozen=True, slots=True)
 class BrokersDown(Event):
     """These brokers (host:port) are kept down from now on, and no others (`down_brokers`)."""
 
@@ -614,7 +575,6 @@ class BrokersDown(Event):
         return f"kept down by the control API: {', '.join(self.brokers)}; their connections are closed, new ones refused"
 
 
-@dataclass(frozen=True, slots=True)
 class RulesKept(Event):
     """The rules that stood go on: others could not be taken."""
 
@@ -623,7 +583,6 @@ class RulesKept(Event):
     template = "the old rules stay in effect: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerGone(Event):
     """A broker's listener was closed: no response has named it for `seconds`, and no connection leads there."""
 
@@ -633,7 +592,6 @@ class BrokerGone(Event):
     template = "broker {broker} has not been named for {seconds:.0f} s: its listener {address} is closed"
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerIsProxy(Event):
     """A broker advertises a listener of the proxy as its own address."""
 
@@ -645,7 +603,6 @@ class BrokerIsProxy(Event):
 # -- TLS and logins: no event holds a password, a key, a token, or bytes of one --------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class TlsFailed(Event):
     """TLS failed. `side`: "client" or "broker"; `peer`: its address."""
 
@@ -657,7 +614,6 @@ class TlsFailed(Event):
     template = "connection {connection}: no TLS with {side} {peer}: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class BrokerNameUnknown(Event):
     """A client was refused: the name in its TLS hello is that of a broker, and the cluster has no such broker."""
 
@@ -668,7 +624,6 @@ class BrokerNameUnknown(Event):
     template = "connection {connection}: {client} is refused: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class LoggedIn(Event):
     """The proxy has logged in at a broker (reported once per broker). `lifetime_ms`: the session's; 0: it has no end."""
 
@@ -684,7 +639,6 @@ class LoggedIn(Event):
         return f"logged in at {show(self.broker)}{who} with {self.mechanism}{again}"
 
 
-@dataclass(frozen=True, slots=True)
 class LoginFailed(Event):
     """A broker did not accept the proxy's login. `reason` has the broker's own words."""
 
@@ -696,7 +650,6 @@ class LoginFailed(Event):
     template = "connection {connection}: login at {broker} with {mechanism} failed: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class NotVerified(Event):
     """Said at the start and again and again, for as long as brokers' certificates are not verified."""
 
@@ -710,7 +663,6 @@ class NotVerified(Event):
 # -- versions that differ between client and broker ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class NotTranslated(Event):
     """A frame could not be brought into the version of its receiver, and passing it as it was would have been
     wrong: its connection was ended."""
@@ -729,7 +681,6 @@ class NotTranslated(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class NotHonoured(Event):
     """What of a profile the broker does not serve; clients are not offered it. `missing`: a text for each API."""
 
@@ -747,7 +698,6 @@ class NotHonoured(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class OffersLearned(Event):
     """What a broker offers is known, so that requests can be translated. `release`: by how it behaved, if it has no
     ApiVersions, else empty."""
@@ -769,7 +719,6 @@ _FEW = 8
 # -- plugins ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class PluginsLoaded(Event):
     """These plugins are at work. `again`: a file was saved, and this is its new version."""
 
@@ -781,7 +730,6 @@ class PluginsLoaded(Event):
         return f"plugins {'loaded again' if self.again else 'loaded'}: {', '.join(self.plugins)}"
 
 
-@dataclass(frozen=True, slots=True)
 class PluginsKept(Event):
     """A new version cannot be loaded; the one before goes on. `reason` begins with file and line."""
 
@@ -790,7 +738,6 @@ class PluginsKept(Event):
     template = "{reason}; the old plugins stay in effect"
 
 
-@dataclass(frozen=True, slots=True)
 class PluginFault(Event):
     """A plugin did something wrong, and its message went on as it came. `faults`: within the last minute; with `most` of them
     it is disabled. `plugin` is "" where none can be blamed."""
@@ -809,7 +756,6 @@ class PluginFault(Event):
         return f"{who}: {self.reason} (fault {self.faults} of {self.most})"
 
 
-@dataclass(frozen=True, slots=True)
 class PluginDisabled(Event):
     """A plugin had too many faults; traffic goes on without it. `plugin` is "" for all of them."""
 
@@ -823,7 +769,6 @@ class PluginDisabled(Event):
         return f"{who} disabled: {self.reason}; traffic continues without it; save the file to try again"
 
 
-@dataclass(frozen=True, slots=True)
 class PluginLate(Event):
     """So many messages went on as they came because plugins had too much to do to look at them in time."""
 
@@ -832,7 +777,6 @@ class PluginLate(Event):
     template = "{count} messages were passed on without the plugins, which did not keep up"
 
 
-@dataclass(frozen=True, slots=True)
 class PluginHangs(Event):
     """A plugin changes requests so that their client cannot take the answer: it waits, or finds nothing of what it asked for."""
 
@@ -847,7 +791,6 @@ class PluginHangs(Event):
         return f"plugin {self.plugin!r} changes {self.api} requests so that clients hang or fail: {shown}"
 
 
-@dataclass(frozen=True, slots=True)
 class PluginSaid(Event):
     """What a plugin logs."""
 
@@ -879,7 +822,6 @@ def span(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-@dataclass(frozen=True, slots=True)
 class RecordingResumed(Event):
     """The disk takes the recording again."""
 
@@ -887,7 +829,6 @@ class RecordingResumed(Event):
     template = "{reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class SegmentsRemoved(Event):
     """Retention has removed the oldest segments; `first` and `last` name them."""
 
@@ -903,7 +844,6 @@ class SegmentsRemoved(Event):
         return f"removed from {self.directory}: {names} ({size(self.bytes)})"
 
 
-@dataclass(frozen=True, slots=True)
 class RemovalFailed(Event):
     """A segment that is too old, or too much, cannot be removed."""
 
@@ -912,7 +852,6 @@ class RemovalFailed(Event):
     template = "{reason}; the recording grows beyond its limit"
 
 
-@dataclass(frozen=True, slots=True)
 class FlightStands(Event):
     """The flight recorder keeps the last `seconds` and `bytes` (None: no limit), and writes them into `directory`."""
 
@@ -928,7 +867,6 @@ class FlightStands(Event):
         return f"flight recorder: the last {kept} are kept, and written into {self.directory} on request"
 
 
-@dataclass(frozen=True, slots=True)
 class FlightShort(Event):
     """The flight recorder's size is full before its time is: it holds about so many seconds."""
 
@@ -945,7 +883,6 @@ class FlightShort(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class FlightWanted(Event):
     """Something happened for which a flight recording is written; `others` more like it since the last such event.
     From the process that looks, for the one that records."""
@@ -959,7 +896,6 @@ class FlightWanted(Event):
     template = "flight recording requested: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class FlightWritten(Event):
     """A flight recording is complete. `others`: more reasons that were counted since the one before."""
 
@@ -975,7 +911,6 @@ class FlightWritten(Event):
         return f"flight recording ({self.reason}{others}): barnabas ui {self.path} ({size(self.bytes)})"
 
 
-@dataclass(frozen=True, slots=True)
 class FlightFailed(Event):
     """A flight recording could not be written; traffic and recording go on."""
 
@@ -984,7 +919,6 @@ class FlightFailed(Event):
     template = "no flight recording was written: {reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class FlightFull(Event):
     """So many were written by themselves as are wanted; no more are."""
 
@@ -993,7 +927,6 @@ class FlightFull(Event):
     template = "{reason}"
 
 
-@dataclass(frozen=True, slots=True)
 class FlightCounted(Event):
     """So many reasons came too soon after the last flight recording, or when there were enough."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from barnabas.decoder.native import accelerator
@@ -52,11 +51,6 @@ LOCK_FILE = re.compile(r"(\.lock|[-.]lock\.(json|yaml|yml|toml|txt))$")
 
 
 @pytest.fixture(scope="module")
-def project(repository: Path) -> dict[str, Any]:
-    return tomllib.loads((repository / "pyproject.toml").read_text())
-
-
-@pytest.fixture(scope="module")
 def tree(repository: Path) -> list[Path]:
     """Every file of the tree that git knows or would add."""
     listed = subprocess.run(
@@ -83,8 +77,8 @@ def packages_of(tree: list[Path], repository: Path) -> set[str]:
     return {".".join(("barnabas", *folder.parts)) for folder in inside if not NOT_PACKED & set(folder.parts[:1])}
 
 
-def test_every_package_of_the_tree_is_packed(project, tree, repository):
-    assert set(project["tool"]["setuptools"]["packages"]) == packages_of(tree, repository)
+def test_every_package_of_the_tree_is_packed(tree, repository):
+    assert set(runpy.run_path(str(repository / "setup.py"))["packages"]()) == packages_of(tree, repository)
 
 
 def test_every_module_is_in_a_package(tree, repository):

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..captures import Capture, Row
-from ..captures.recording.index import HEADER, RECORD, STATE_MASK, STATES, Head, Index, IndexEncoder, Record
-from ..decoder import Exchange, State
+from ..captures.recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record
+from ..decoder import Exchange
 from ..proxy.events import Address, show
 from ..proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed, Totals, Waiting, subscribe
+from ..proxy.metrics.feed.reader import without_places
 
 MOST = 10_000_000
 """Rows that are kept (640 MB of a file). Later ones are only counted."""
@@ -101,11 +102,7 @@ class FeedCapture(Capture):
             self._connections_seen.add(number)
             self._highest = max(self._highest, number)
             self._encoder.connection(number, ends.opened_ns, ends.client, ends.broker)
-        state = STATES[record.flags & STATE_MASK]
-        # The offsets point nowhere: 0 means that there is such a frame, -1 that there is none.
-        request_at = -1 if state is State.ORPHAN else 0
-        response_at = 0 if state in (State.PAIRED, State.ORPHAN) else -1
-        return record._replace(request_offset=request_at, response_offset=response_at, connection=number)
+        return without_places(record)._replace(connection=number)
 
     def _size(self) -> int:
         return HEADER.size + self._kept * RECORD.size

@@ -2,7 +2,7 @@
 
     python bench/feed/run.py [--seconds 4] [--rates 5000,50000,...] [--exchanges 2000,...] [--json]
 
-First the feed alone: a sender with ready-made records and a subscriber, in a process each, at several rates and
+First the feed alone: a sender of one exchange and a subscriber, in a process each, at several rates and
 datagram sizes. Then the meter as a whole: what it does with exchanges of several kinds, per exchange and at most.
 Last, a proxy with and without a meter under a paced client: latency, CPU, losses. CPU is of one core.
 """
@@ -25,9 +25,10 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.captures.recording.index import RECORD
+from barnabas.decoder import Exchange, State
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.metrics.feed import layout as feed_layout
-from barnabas.proxy.metrics.feed.client import Batch, Joined, Missed, Totals, listen, subscribe
+from barnabas.proxy.metrics.feed.client import Batch, FeedReader, Joined, Missed, Totals, listen, subscribe
 from barnabas.proxy.metrics.feed.layout import Totals as SentTotals
 from barnabas.proxy.metrics.feed.sender import FeedSender, FeedServer
 from barnabas.proxy.metrics.meter import TrafficMeter
@@ -50,8 +51,12 @@ def cpu(pid: int) -> float:
 
 
 def send(sock: socket.socket, rate: int, seconds: float, datagram: int, answers: Any) -> None:
-    """A sender of ready-made records; puts (sent, CPU)."""
-    record = RECORD.pack(1, 2, -1, -1, 100, 50, 7, 1, 0, 9, 0, 0, 1, 0)
+    """A sender of one exchange, again and again; puts (sent, CPU)."""
+    _, request, response = next(kinds())
+    exchange = Exchange(
+        connection=1, client="10.0.0.1:50000", broker="10.0.0.2:9092", api_key=12, api_version=4, correlation_id=0, client_id="stock-1",
+        request=request, request_time_ns=1, response=response, response_time_ns=3, state=State.PAIRED,
+    )  # fmt: skip
 
     async def run() -> None:
         sender = FeedSender(TOKEN, time.time_ns(), datagram=datagram)
@@ -63,10 +68,10 @@ def send(sock: socket.socket, rate: int, seconds: float, datagram: int, answers:
         while (passed := time.monotonic() - started) < seconds:
             now = time.monotonic()
             for _ in range(int(passed * rate) - sent):
-                sender.add(record, now, time.time_ns)
+                sender.add(exchange, 0, now, time.time_ns())
                 sent += 1
             if sender.due(now):
-                sender.flush(now, time.time_ns())
+                sender.flush(time.time_ns())
             server.kick()
             await asyncio.sleep(0.005)
         used = time.process_time() - used
@@ -169,8 +174,8 @@ def kinds() -> Iterator[tuple[str, bytes, bytes]]:
 def meter_alone(name: str, request: bytes, response: bytes, by: tuple[str, ...], count: int = 40_000) -> dict[str, Any]:
     """What one exchange costs the meter, without ring and sockets, with a subscriber."""
     sender = FeedSender(TOKEN, 1, datagram=feed_layout.LOOPBACK_DATAGRAM)
-    sender.receive(feed_layout.Hello(feed_layout.DatagramKind.HELLO, 0, 0, TOKEN.encode()).pack(), ("a", 1), 0.0, 1)
-    meter = TrafficMeter(Metrics(by), sender, None)
+    sender.receive(FeedReader(TOKEN).hello(0.0), ("a", 1), 0.0, 1)
+    meter = TrafficMeter(Metrics(by), sender)
     traffic = TrafficDecoder(meter.on_event, moved=meter.moved)
     traffic.opened(1, 0, ConnectionEnds(("a", 1), ("b", 2)))
     parts = []

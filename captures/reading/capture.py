@@ -93,7 +93,8 @@ class Row(NamedTuple):
         return facts.api_name(self.api_key) if self.state is not State.ORPHAN else ""
 
 
-def _row(number: int, segment: int, index: Index, record: Record, waits: bool) -> Row:
+def row_of(number: int, segment: int, index: Index, record: Record, waits: bool) -> Row:
+    """A record as a row. `waits`: its request is in flight."""
     ends = index.connections.get(record.connection)
     flags = record.flags
     return Row(
@@ -156,7 +157,7 @@ class Rows(Sequence[Row]):
             raise IndexError(f"row {number} of {len(self)}")
         segment, within = self._capture.locate(position)
         index = self._capture.segments[segment].index
-        return _row(position, segment, index, index.record(within), within >= index.done)
+        return row_of(position, segment, index, index.record(within), within >= index.done)
 
     def __iter__(self) -> Iterator[Row]:
         return self._between(0, len(self))
@@ -176,7 +177,7 @@ class Rows(Sequence[Row]):
             size = min(stop, starts[segment + 1]) - number
             batch = index.records(within, within + min(size, _BATCH))
             for record in RECORD.iter_unpack(batch):
-                yield _row(number, segment, index, Record(*record), number - starts[segment] >= index.done)
+                yield row_of(number, segment, index, Record(*record), number - starts[segment] >= index.done)
                 number += 1
 
 

@@ -8,7 +8,7 @@ import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...decoder import Exchange, Topics
 from ...decoder.connection.api_versions import PeerInfo
@@ -51,7 +51,7 @@ _API_VERSIONS = facts.api_key("ApiVersions")
 
 @cache
 def has_numpy() -> bool:
-    """Whether numpy is installed; without it the same is done record by record."""
+    """Whether numpy is installed; without it names are read exchange by exchange, and rows are sorted one by one."""
     return importlib.util.find_spec("numpy") is not None
 
 
@@ -94,9 +94,6 @@ class IndexColumns:
     def __len__(self) -> int:
         return self._index.count
 
-    def array(self, start: int, stop: int) -> Any:
-        return self._index.array()[start:stop]
-
     def tuples(self, names: Sequence[str], start: int, stop: int) -> Iterable[tuple[int, ...]]:
         return _padded(tuple(names)).iter_unpack(self._index.records(start, stop))
 
@@ -108,16 +105,16 @@ class Selection:
     `decoded` counts the exchanges that had to be read, if only for the names that decide.
     """
 
-    def __init__(self, capture: Capture, wanted: Filter, vector: bool | None = None, *, topics: bool = False) -> None:
-        """`vector`: use numpy; None: if it is there. `topics`: exchanges get their topics' names in any case."""
+    def __init__(self, capture: Capture, wanted: Filter, in_bulk: bool | None = None, *, topics: bool = False) -> None:
+        """`in_bulk`: read many names at once, with numpy and the accelerator; None: if they are there. `topics`: exchanges get their
+        topics' names in any case."""
         self.capture = capture
         self.filter = wanted if wanted.now is not None else wanted.at(self._now)
         self._topics = topics or wanted.names_topics
         self._table = capture.name_table if capture.has_frames else NameTable()
         self.topics = self._table.topics if self._topics else Topics()
         self.decoded = 0
-        self._vector = has_numpy() if vector is None else vector
-        self._in_bulk = self._vector and native is not None
+        self._in_bulk = native is not None and (has_numpy() if in_bulk is None else in_bulk)
         self._abouts: dict[str, dict[int, PeerInfo]] = {}
         self._learned = 0
         self._tests: dict[int, tuple[tuple[object, ...], ColumnTest | None]] = {}
@@ -135,9 +132,6 @@ class Selection:
     def _end(self, segment: int) -> int:
         """The last moment that an index knows of."""
         index = self.capture.segments[segment].index
-        if self._vector and index.count:
-            array = index.array()
-            return int((array["time_ns"] + array["latency_ns"].clip(0)).max())
         times = IndexColumns(index).tuples(("time_ns", "latency_ns"), 0, index.count)
         return max((start + max(latency, 0) for start, latency in times), default=0)
 
@@ -177,33 +171,29 @@ class Selection:
         ids = None if names is None or not self.filter.names_decide else names.ids[low:high]
         if test is None:
             return rows, rows
-        if not self._vector:
-            numbers: Iterable[int] = test.rows(low, high, base)
-            unread = None if ids is None else frozenset(n for n, known in zip(rows, ids, strict=True) if known == UNKNOWN_ID)
-        else:
-            import numpy
-
-            found = test.mask(low, high).nonzero()[0]
-            numbers = (found + (base + low)).tolist()
-            unknown = None if ids is None else found[numpy.frombuffer(ids, "u4")[found] == UNKNOWN_ID]
-            unread = None if unknown is None else frozenset((unknown + (base + low)).tolist())
+        numbers = test.rows(low, high, base)
+        unread = None if ids is None else frozenset(n for n, known in zip(rows, ids, strict=True) if known == UNKNOWN_ID)
         return numbers, () if self.filter.columns_only else rows if unread is None else unread
 
-    def _undecided(self, test: ColumnTest, names: SegmentNames, low: int, high: int) -> Any:
+    def _undecided(self, test: ColumnTest, names: SegmentNames, low: int, high: int) -> Sequence[int]:
         """The records that the index lets through and whose names are not known; none where it is done record by record."""
-        if not self._in_bulk:
+        if not self._in_bulk or UNKNOWN_ID not in names.ids[low:high]:
             return ()
+        unknown = [number for number, known in enumerate(names.ids[low:high], low) if known == UNKNOWN_ID]
+        if len(unknown) < _FEW:
+            return ()
+        passing = frozenset(test.rows(low, high, low))
+        return [number for number in unknown if number in passing]
+
+    def _learn_names(self, segment: int, names: SegmentNames, found: Sequence[int]) -> int:
+        """Remember the names of these records, as far as the accelerator finds them; of how many."""
+        if len(found) < _FEW:
+            return 0
         import numpy
 
-        unknown = (numpy.frombuffer(names.ids, "u4")[low:high] == UNKNOWN_ID).nonzero()[0]
-        return unknown[test.mask(low, high)[unknown]] + low if len(unknown) >= _FEW else ()
-
-    def _learn_names(self, segment: int, names: SegmentNames, numbers: Any) -> int:
-        """Remember the names of these records, as far as the accelerator finds them; of how many."""
-        if len(numbers) < _FEW:
-            return 0
         from ..recording.bulk_frames import chunks
 
+        numbers = numpy.array(found, "i8")
         file = self.capture.segments[segment]
         records = file.index.array()[numbers]
         sizes = records["request_size"].astype("i8") + records["response_size"]
@@ -225,17 +215,9 @@ class Selection:
             ids = names.ids[:stop]
             if UNKNOWN_ID not in ids:
                 continue
-            if self._vector:
-                import numpy
-
-                records = file.index.array()[:stop]
-                records = records[(numpy.frombuffer(ids, "u4") == UNKNOWN_ID) & names.may_be_known(records["flags"])]
-                if numpy.isin(records["api_key"], list(wanted)).any():
-                    return False
-            else:
-                each = zip(ids, IndexColumns(file.index).tuples(("api_key", "flags"), 0, stop), strict=True)
-                if any(known == UNKNOWN_ID and names.may_be_known(flags) and key in wanted for known, (key, flags) in each):
-                    return False
+            each = zip(ids, IndexColumns(file.index).tuples(("api_key", "flags"), 0, stop), strict=True)
+            if any(known == UNKNOWN_ID and names.may_be_known(flags) and key in wanted for known, (key, flags) in each):
+                return False
         return True
 
     @cached_property
@@ -246,17 +228,7 @@ class Selection:
 
     def count(self, start: int = 0, stop: int | None = None) -> int:
         """The number of rows that the filter selects."""
-        if not (self.filter.columns_only and self._vector):
-            return sum(1 for _ in self.rows(start=start, stop=stop))
-        self._learn()
-        total = 0
-        for segment in range(len(self.capture.segments)):
-            base = self.capture.starts[segment]
-            end = self.capture.starts[segment + 1] if stop is None else min(stop, self.capture.starts[segment + 1])
-            test = self._test(segment)
-            for low, high in _blocks(max(start - base, 0), end - base, False):
-                total += high - low if test is None else int(test.mask(low, high).sum())
-        return total
+        return sum(1 for _ in self.rows(start=start, stop=stop))
 
     def exchange(self, row: Row | int) -> Exchange:
         """The exchange of a row as filters want it: with topics, and what is known of its connection."""
@@ -295,15 +267,9 @@ class Selection:
             names.ids, names.shown = names.ids[: names.done], index.shown
         start, stop = len(names.ids), index.count
         if start < stop:
-            if self._vector:
-                import numpy
-
-                without = ~numpy.isin(index.array()["api_key"][start:stop], list(naming_apis()))
-                names.grow((without * numpy.uint32(NONE_ID)).astype("u4").tobytes())
-            else:
-                keys = IndexColumns(index).tuples(("api_key",), start, stop)
-                named = naming_apis()
-                names.grow(array("I", (UNKNOWN_ID if key in named else NONE_ID for (key,) in keys)).tobytes())
+            keys = IndexColumns(index).tuples(("api_key",), start, stop)
+            named = naming_apis()
+            names.grow(array("I", (UNKNOWN_ID if key in named else NONE_ID for (key,) in keys)).tobytes())
         names.done = index.done
         return names
 
@@ -343,9 +309,7 @@ class Selection:
         """Take the names of topic ids from these records."""
         names, file = self._names(segment), self.capture.segments[segment]
         if names is not None and self._in_bulk:
-            import numpy
-
-            self._learn_names(segment, names, numpy.array([each for each in found if names.ids[each] == UNKNOWN_ID], "i8"))
+            self._learn_names(segment, names, [each for each in found if names.ids[each] == UNKNOWN_ID])
         for within in found:
             if names is not None and names.ids[within] != UNKNOWN_ID:
                 self.topics.add(names.sets[names.ids[within]].taught)
@@ -363,14 +327,8 @@ class Selection:
             first, end = max(start - base, 0), min(behind, self.capture.done) - base
             if first >= end:
                 continue
-            if self._vector:
-                import numpy
-
-                found = (numpy.isin(file.index.array()["api_key"][first:end], list(keys)).nonzero()[0] + first).tolist()
-            else:
-                each = IndexColumns(file.index).tuples(("api_key",), first, end)
-                found = [number for number, (key,) in enumerate(each, first) if key in keys]
-            yield segment, found
+            each = IndexColumns(file.index).tuples(("api_key",), first, end)
+            yield segment, [number for number, (key,) in enumerate(each, first) if key in keys]
 
 
 def _blocks(start: int, stop: int, newest_first: bool) -> Iterator[tuple[int, int]]:

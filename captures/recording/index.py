@@ -304,10 +304,17 @@ class Index:
     @classmethod
     def from_encoder(cls, encoder: IndexEncoder, head: Head) -> "Index":
         """An index in memory; the encoder must hold everything from the start and is used up."""
-        index = cls(head)
-        index._data, index.done = encoder.records, len(encoder.records) // RECORD.size
+        index = cls.of_bytes(encoder.records, bytes(encoder.entries[STRINGS_HEADER.size :]))
+        index.head = head
+        return index
+
+    @classmethod
+    def of_bytes(cls, records: bytes | bytearray, entries: bytes) -> "Index":
+        """An index in memory, of packed records and of entries of a strings file. struct.error for an entry that is none."""
+        index = cls(Head(0, 0, "0" * 32, -1, -1, -1))
+        index._data, index.done = records, len(records) // RECORD.size
         index.count = index.done
-        index._read_entries(bytes(encoder.entries[STRINGS_HEADER.size :]))
+        index._read_entries(entries)
         return index
 
     @classmethod

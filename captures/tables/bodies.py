@@ -12,7 +12,7 @@ from ...decoder.codec.message import is_error_code, jsonable, shown_value
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.errors import DecodeError
 from ..replay.roles import Role, paths
-from .columns import Column, numpy
+from .columns import Column
 
 ABOUT = {
     Role.TOPIC: "topic",
@@ -75,21 +75,6 @@ def has_records(kind: str, api_key: int, version: int) -> bool:
     except DecodeError:
         return True
     return bool(shape.leaves or shape.inside)
-
-
-def have_ids(records: Any) -> bool:
-    """Whether some of these exchanges name topics by ids: then the exchanges with the names have to be read, too."""
-    np = numpy()
-    both = np.unique(records["api_key"].astype(np.int64) << 16 | records["api_version"].astype(np.int64) & 0xFFFF)
-    return any(_has_ids(int(each) >> 16, int(each) & 0xFFFF) for each in both)
-
-
-@cache
-def _has_ids(api_key: int, api_version: int) -> bool:
-    try:
-        return any(Role.TOPIC_ID in paths(kind, api_key, api_version).values() for kind in ("request", "response"))
-    except DecodeError:  # a version that is not known
-        return False
 
 
 def topic_columns(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:

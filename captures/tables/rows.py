@@ -13,6 +13,7 @@ from typing import Any
 
 from ...decoder import Exchange
 from ...decoder.codec.present import RECORD_APIS
+from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.filter import Filter, compile
 from ...decoder.values import SchemaSource
 from ..reading.capture import Capture, Row
@@ -38,7 +39,7 @@ from .connections import CONNECTIONS, connection_rows
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, finding_rows
 from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
 from .segments import SEGMENTS, exchange_counts, file_row
-from .version_table import VERSIONS, version_rows
+from .version_table import VERSIONS, VersionRows, learn_versions
 
 TABLES = (
     EXCHANGES,
@@ -65,7 +66,6 @@ OF_BODIES = (*_OF_BODIES, RECORDS.name)
 _OF_EXCHANGES = {*OF_INDEX, *OF_BODIES}
 _FROM_EVENTS = {
     CONNECTIONS.name: connection_rows,
-    VERSIONS.name: version_rows,
     FINDINGS.name: finding_rows,
 }
 EVERYTHING = compile("corr > 0 or corr <= 0")
@@ -166,6 +166,8 @@ class Rows:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if self._options.table.name == SEGMENTS.name:
             return self._of_files()
+        if self._options.table.name == VERSIONS.name:
+            return self._versions()
         return self._of_exchanges() if self._options.table.name in _OF_EXCHANGES else self._from_events()
 
     def _of_exchanges(self) -> Iterator[dict[str, Any]]:
@@ -207,15 +209,32 @@ class Rows:
             yield file_row(file, origin, exchange_counts(file, [number - first for number in numbers], 0))
             self.done += file.size
 
-    def _from_events(self) -> Iterator[dict[str, Any]]:
-        reader = EventReader(self._capture.path)
+    def _versions(self) -> Iterator[dict[str, Any]]:
+        capture = self._capture
+        selection = Selection(capture, self._wanted or EVERYTHING)
+        recordings = [recording_of(capture, segment) for segment in range(len(capture.segments))]
+        peer_infos: dict[str, dict[int, PeerInfo]] = {name: {} for name in recordings}
+        for segment, name in enumerate(recordings):
+            learn_versions(capture, segment, peer_infos[name])
+        found = VersionRows(self._origin())
+        for segment, (file, name) in enumerate(zip(capture.segments, recordings, strict=True)):
+            first, behind = capture.starts[segment : segment + 2]
+            numbers = (number - first for number in selection.rows(start=first, stop=behind))
+            found.count(file.index, numbers, peer_infos[name])
+            self.done += file.size
+        return found.rest()
+
+    def _origin(self) -> Origin:
         recordings = {segment.own.recording if segment.own else None for segment in self._capture.segments}
         name = recordings.pop() if len(recordings) == 1 else None
         brokers: dict[str, Broker] = {}
         for context in self._contexts.values():
             brokers = merged(brokers, context.brokers)
-        origin = Origin(name or self._capture.path.name, "", Context(brokers))
-        yield from _rows_of(self._options.table, self._counted(reader), origin, self._test())
+        return Origin(name or self._capture.path.name, "", Context(brokers))
+
+    def _from_events(self) -> Iterator[dict[str, Any]]:
+        reader = EventReader(self._capture.path)
+        yield from _rows_of(self._options.table, self._counted(reader), self._origin(), self._test())
 
     def _counted(self, reader: EventReader) -> Iterator[Any]:
         for part in (reader.read, reader.end):

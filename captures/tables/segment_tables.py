@@ -31,7 +31,6 @@ from ...decoder import Exchange
 from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.filter import Filter
 from ...decoder.findings import Inspector
-from ...decoder.schema import facts
 from ...diagnostics import contained
 from ..native.accelerator import native
 from ..pcap.pcapng import NotACapture
@@ -62,10 +61,9 @@ from .segments import (
     successor,
     unreadable_row,
 )
-from .version_table import PARTIAL_VERSIONS, VERSIONS, partial_versions, versions_of_index
+from .version_table import PARTIAL_VERSIONS, VERSIONS, VersionRows, learn_versions, partial_versions
 
 _FROM_EVENTS = (CONNECTIONS.name, FINDINGS.name, HAPPENINGS.name)
-_API_VERSIONS = facts.api_key("ApiVersions")
 _MANY = 500
 """From so many exchanges on, checking the whole segment for damage pays off."""
 _OF_CONTEXT = {"cluster_id", "broker_id", "topic"}
@@ -205,17 +203,15 @@ class SegmentTables:
             return
         index = capture.segments[0].index
         peer_infos: dict[int, PeerInfo] = {}
-        asking = numpy().flatnonzero(index.array()["api_key"] == _API_VERSIONS) if index.count else ()
-        for number in asking:
-            try:
-                exchange = capture.exchange(int(number))
-                peer_infos.setdefault(exchange.connection, PeerInfo()).learn(exchange)
-            except Exception as error:  # damaged bytes, or a fault of the decoder: then less is known of its software
-                contained("reading the versions that a client asked for", error)
-        if index.count:
-            for name in asked:
-                make = versions_of_index if name == VERSIONS.name else partial_versions
-                yield from self._gather((name, row) for row in make(index, numbers, peer_infos, origin))
+        learn_versions(capture, 0, peer_infos)
+        for name in asked:
+            if name == VERSIONS.name:
+                found = VersionRows(origin)
+                found.count(index, numbers.tolist(), peer_infos)
+                rows = found.rest()
+            else:
+                rows = partial_versions(index, numbers.tolist(), peer_infos, origin)
+            yield from self._gather((name, row) for row in rows)
 
     def _from_events(self, capture: Capture, origin: Origin, numbers: Any, goes_on: Any) -> Iterator[tuple[str, Any]]:
         """Connections, findings and happenings; connections by the index where it is like the file."""

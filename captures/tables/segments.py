@@ -369,7 +369,7 @@ def cannot_match(path: Path, wanted: Filter) -> bool:
         if not index.head.flags & CLOSED:
             return False
         test = wanted.columns(IndexColumns(index))
-        return test is not None and not bool(test.mask(0, index.count).any())
+        return test is not None and not any(True for _ in test.rows(0, index.count))
     finally:
         index.close()
 

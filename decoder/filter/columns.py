@@ -1,8 +1,7 @@
 """The back end for the index of a recording: a filter over columns of numbers. Nothing is decoded.
 
-There are two forms: with numpy a mask over whole columns, without it a generated function over unpacked records. Both are an
-expression over column names; texts (client ids, addresses) become sets of ids. The generated source has names of columns
-and constants only, never text of the filter.
+A filter becomes a generated function over unpacked records: an expression over column names; texts (client ids, addresses) become
+sets of ids. The generated source has names of columns and constants only, never text of the filter.
 """
 
 from __future__ import annotations
@@ -20,13 +19,10 @@ from . import analysis, values
 from . import names as exchange_names
 from .evaluate import Now
 from .language import tree
-from .language.literals import DAY, TimeOfDay, seconds_of_offset
+from .language.literals import TimeOfDay
 from .language.tree import FieldValue, Op, Test, ValueRange
 from .names import UNKNOWN_ID, NameColumn, Names
 from .predicates import predicate, time_of_day
-
-Array = Any
-"""A numpy array. numpy need not be installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +64,6 @@ class Columns(Protocol):
         """Names of topic ids."""
 
     def __len__(self) -> int: ...
-    def array(self, start: int, stop: int) -> Array:
-        """The records as a numpy structured array; only called if numpy is installed."""
-
     def tuples(self, names: Sequence[str], start: int, stop: int) -> Iterable[tuple[int, ...]]:
         """The values of these columns, record by record. `names` are in the order of the layout."""
 
@@ -91,11 +84,10 @@ _SIGN = {Op.EQUAL: "==", Op.LESS: "<", Op.LESS_EQUAL: "<=", Op.GREATER: ">", Op.
 
 
 class _Expression:
-    """Writes a tree as an expression. `vector`: for numpy arrays, otherwise for numbers."""
+    """Writes a tree as an expression."""
 
-    def __init__(self, columns: Columns, zone: tzinfo | None, now: Now | None, vector: bool) -> None:
-        self.columns, self.zone, self.vector = columns, zone, vector
-        self.now = now
+    def __init__(self, columns: Columns, zone: tzinfo | None, now: Now | None) -> None:
+        self.columns, self.zone, self.now = columns, zone, now
         self.names: dict[str, Any] = {}
         self.used: dict[str, None] = {}
 
@@ -120,18 +112,13 @@ class _Expression:
         return self.now is not None
 
     def all_of(self, terms: Sequence[str]) -> str:
-        return "(" + (" & " if self.vector else " and ").join(terms) + ")"
+        return "(" + " and ".join(terms) + ")"
 
     def any_of(self, terms: Sequence[str]) -> str:
-        return "(" + (" | " if self.vector else " or ").join(terms) + ")"
+        return "(" + " or ".join(terms) + ")"
 
     def negation(self, term: str) -> str:
-        return f"(~{term})" if self.vector else f"(not {term})"
-
-    def constant_truth(self, truth: bool) -> str:
-        if not self.vector:
-            return str(truth)
-        return f"({self.column('flags')} {'>=' if truth else '<'} 0)"
+        return f"(not {term})"
 
     def node(self, node: tree.Node) -> str:
         if analysis.names_only(node):
@@ -152,7 +139,7 @@ class _Expression:
         column = self.columns.names
         assert column is not None
         decided = _DecidedNames(exchange_names.function(node, self.columns.topics), column.sets)
-        return f"{self.constant(decided.mask if self.vector else decided.one)}({self.column('names')})"
+        return f"{self.constant(decided.one)}({self.column('names')})"
 
     def state(self, state: State) -> str:
         layout = self.columns.layout
@@ -170,7 +157,7 @@ class _Expression:
             return self.flag(self.member(self.column("error"), values.retriable()), test)
         if name == "state":
             states = [s for s in self.columns.layout.states if predicate(test, self.zone)(str(s))]
-            return self.any_of([self.state(s) for s in states]) if states else self.constant_truth(False)
+            return self.any_of([self.state(s) for s in states]) if states else "False"
         if name == "client":
             return self.clients(test)
         if name not in _VALUE:
@@ -182,7 +169,7 @@ class _Expression:
         fits = predicate(test)
         truths = [truth for truth in (True, False) if fits(truth)]
         if len(truths) != 1:
-            return self.constant_truth(bool(truths))
+            return str(bool(truths))
         return expression if truths[0] else self.negation(expression)
 
     def present(self, name: str) -> str | None:
@@ -199,9 +186,9 @@ class _Expression:
         if op is Op.TRUE:
             if name == "err":
                 return f"({self.column('error')} != 0)"
-            return present if present is not None else self.constant_truth(True)
+            return present if present is not None else "True"
         if name == "pending" and not self.needs_now():
-            return self.constant_truth(False)
+            return "False"
         expression = self.column(_VALUE[name])
         if op in tree.ON_TEXT:
             fits = predicate(test)
@@ -233,7 +220,7 @@ class _Expression:
                 terms.append(f"({self.of_day(expression)} == {self.constant(item.ns)})")
             elif isinstance(item, ValueRange):
                 terms.append(self.span(expression, item))
-        return self.any_of(terms) if terms else self.constant_truth(False)
+        return self.any_of(terms) if terms else "False"
 
     def span(self, expression: str, span: ValueRange) -> str:
         low, high = span.low, span.high
@@ -244,25 +231,19 @@ class _Expression:
         return self.all_of([f"({expression} >= {self.constant(low)})", f"({expression} <= {self.constant(high)})"])
 
     def of_day(self, expression: str) -> str:
-        zone = self.zone
-        return f"{self.constant(_vector_clock(zone) if self.vector else time_of_day(zone))}({expression})"
+        return f"{self.constant(time_of_day(self.zone))}({expression})"
 
     def member(self, expression: str, numbers: frozenset[Any]) -> str:
         if not numbers:
-            return self.constant_truth(False)
+            return "False"
         if len(numbers) == 1:
             return f"({expression} == {self.constant(next(iter(numbers)))})"
-        if not self.vector:
-            return f"({expression} in {self.constant(numbers)})"
-        import numpy
-
-        isin, wanted = self.constant(numpy.isin), self.constant(numpy.array(sorted(numbers)))
-        return f"{isin}({expression}, {wanted})"
+        return f"({expression} in {self.constant(numbers)})"
 
     def compared(self, left: str, op: Op, right: str) -> str:
         """A field against another."""
         if "pending" in (left, right) and not self.needs_now():
-            return self.constant_truth(False)
+            return "False"
         terms = [present for name in (left, right) if (present := self.present(name)) is not None]
         return self.all_of([*terms, f"({self.column(_VALUE[left])} {_SIGN[op]} {self.column(_VALUE[right])})"])
 
@@ -270,17 +251,9 @@ class _Expression:
         fits = predicate(test)
         strings = self.columns.strings
         passing = frozenset(i for i, text in enumerate(strings) if text is not None and fits(text))
-        expression = self.column("client_id")
-        if not self.vector or len(passing) < 2:
-            return self.member(expression, passing)
-        import numpy
+        return self.member(self.column("client_id"), passing)
 
-        table: Array = numpy.zeros(len(strings) + 1, bool)  # the last one is for ids that a damaged table lacks
-        table[list(passing)] = True
-        clip = self.constant(lambda ids: table[numpy.minimum(ids, len(strings))])
-        return f"{clip}({expression})"
-
-    def offered(self, which: int) -> Callable[[Array, Array], Array]:
+    def offered(self, which: int) -> Callable[[int, int], int]:
         """A function from (connection, api key) to the lowest (0) or highest (1) version that the broker offers."""
         peer_infos = self.columns.peer_infos
 
@@ -289,15 +262,7 @@ class _Expression:
             found = about.range(api_key) if about is not None else None
             return _NOT_OFFERED if found is None else found[which]
 
-        if not self.vector:
-            return bound
-        import numpy
-
-        def bounds(connections: Array, api_keys: Array) -> Array:
-            pairs, places = numpy.unique((connections << 16) + (api_keys + (1 << 15)), return_inverse=True)
-            return numpy.array([bound(int(p) >> 16, (int(p) & 0xFFFF) - (1 << 15)) for p in pairs], "i8")[places]
-
-        return bounds
+        return bound
 
     def connections(self, test: Test, every: bool = False, some: bool = False) -> str:
         """Tests of addresses, ports and software, which are decided once per connection."""
@@ -337,20 +302,6 @@ _SOFTWARE: dict[str, Callable[[PeerInfo], str]] = {
 }
 
 
-def _vector_clock(zone: tzinfo | None) -> Callable[[Array], Array]:
-    """`time_of_day` for arrays: the zone's offset is looked up once per quarter of an hour that occurs."""
-    import numpy
-
-    quarter = 900 * 10**9
-
-    def of_day(times: Array) -> Array:
-        found, places = numpy.unique(times // quarter, return_inverse=True)
-        offsets = numpy.array([seconds_of_offset(int(q) * quarter, zone) * 10**9 for q in found], "i8")
-        return (times + offsets[places]) % DAY
-
-    return of_day
-
-
 class _DecidedNames:
     """What a filter says of each set of names, also of those that are added later."""
 
@@ -362,12 +313,6 @@ class _DecidedNames:
             self._passes.append(self._decide(self._sets[len(self._passes)]))
         return self._passes[number]
 
-    def mask(self, numbers: Array) -> Array:
-        import numpy
-
-        self.one(len(self._sets) - 1)
-        return numpy.frombuffer(bytes(self._passes), bool)[numbers]
-
 
 class ColumnTest:
     """A filter for the records of one index. `node` must need the index only (see `analysis.index_part`), and `named` no more than
@@ -377,41 +322,12 @@ class ColumnTest:
         self, node: tree.Node | None, columns: Columns, zone: tzinfo | None = None, now: Now | None = None, named: tree.Node | None = None
     ) -> None:
         self._node, self._columns, self._zone, self._now, self._named = node, columns, zone, now, named
-        self._vector: dict[bool, tuple[_Expression, Any]] = {}
-        self._scalar: tuple[tuple[str, ...], Callable[..., Iterator[int]]] | None = None
-
-    def mask(self, start: int, stop: int) -> Array:
-        """Which of the records `start` to `stop` pass, as a numpy array of bool."""
-        array = self._columns.array(start, stop)
-        if self._named is None:
-            assert self._node is not None
-            return self._mask(False, array)
-        import numpy
-
-        column = self._columns.names
-        assert column is not None
-        ids = numpy.frombuffer(column.ids, "u4")[start:stop].copy()
-        passing = self._mask(True, array, ids=ids)
-        unknown = (ids == UNKNOWN_ID).nonzero()[0]
-        if len(unknown):
-            passing[unknown] = True if self._node is None else self._mask(False, array, unknown)
-        return passing
-
-    def _mask(self, named: bool, array: Array, which: Array = ..., ids: Array = None) -> Array:
-        """`node` or `named` of all records, or of `which`."""
-        if named not in self._vector:
-            node = self._named if named else self._node
-            assert node is not None
-            expression = _Expression(self._columns, self._zone, self._now, vector=True)
-            self._vector[named] = expression, compile(expression.node(node), "<filter over columns>", "eval")
-        expression, code = self._vector[named]
-        used = {name: ids if name == "names" else array[name][which].astype("i8") for name in expression.used}
-        return eval(code, {"__builtins__": {}}, expression.names | used)  # names of columns and constants alone
+        self._passing: tuple[tuple[str, ...], Callable[..., Iterator[int]]] | None = None
 
     def rows(self, start: int, stop: int, base: int = 0) -> Iterator[int]:
-        """The numbers of the records `start` to `stop` that pass, plus `base`, without numpy."""
-        if self._scalar is None:
-            expression = _Expression(self._columns, self._zone, self._now, vector=False)
+        """The numbers of the records `start` to `stop` that pass, plus `base`."""
+        if self._passing is None:
+            expression = _Expression(self._columns, self._zone, self._now)
             source = "True" if self._node is None else expression.node(self._node)
             if self._named is not None:
                 source = f"({expression.node(self._named)} if {expression.column('names')} != {UNKNOWN_ID} else {source})"
@@ -425,8 +341,8 @@ class ColumnTest:
             ]
             names = dict(expression.names)
             exec(compile("\n".join(lines), "<filter over records>", "exec"), names)
-            self._scalar = used, names["passing"]
-        used, passing = self._scalar
+            self._passing = used, names["passing"]
+        used, passing = self._passing
         records: Iterable[Any] = self._columns.tuples(used, start, stop)
         if self._named is not None:
             assert self._columns.names is not None

@@ -1,1 +1,1 @@
-"""The meter: a process that counts the traffic, for Prometheus, StatsD and the live feed."""
+"""The meter: a process that counts the traffic, for Prometheus and the live feed."""

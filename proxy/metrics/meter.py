@@ -1,4 +1,4 @@
-"""The meter process: reads the ring at its own pace, and counts for the live feed, Prometheus and StatsD.
+"""The meter process: reads the ring at its own pace, and counts for the live feed and Prometheus.
 
     python -m barnabas.proxy.metrics.meter FD     FD: the supervisor's control socket; settings come as its first packet
 
@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 
-from ...captures.recording.index import RECORD, STATE_MASK, STATES, UNDECODED, Record
+from ...captures.recording.index import STATE_MASK, STATES, UNDECODED
 from ...decoder import Exchange, ExchangeDone, State
 from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from .. import events
@@ -32,7 +32,6 @@ from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics
 from .scrape import Scrape
 from .settings import MeterSettings
-from .statsd import StatsD, StatsDSender
 
 NICE = 15
 """As the inspector: where cores are scarce a recording is worth more."""
@@ -49,8 +48,8 @@ _CLOSED_HOW = frozenset({"fin", "rst", "lost"})
 class TrafficMeter:
     """Counts connections, bytes and exchanges, and summarises each exchange; a listener of `TrafficDecoder`."""
 
-    def __init__(self, metrics: Metrics, sender: FeedSender, statsd: StatsD | None) -> None:
-        self.metrics, self.sender, self.statsd = metrics, sender, statsd
+    def __init__(self, metrics: Metrics, sender: FeedSender) -> None:
+        self.metrics, self.sender = metrics, sender
         self.now = time.monotonic()
         self.exchanges = self.errors = self.undecoded = 0
         self._rates: dict[int, list[int]] = {}
@@ -84,11 +83,9 @@ class TrafficMeter:
         self.metrics.connections = len(self._opened_ns)
         how = closed.how or "lost"
         self.metrics.closed[how if how in _CLOSED_HOW else "other"] += 1
-        self.sender.forget(closed.connection)
 
     def _done(self, exchange: Exchange) -> None:
-        data = self.sender.encode(exchange, self._opened_ns[exchange.connection])
-        record = Record._make(RECORD.unpack(data))
+        record = self.sender.add(exchange, self._opened_ns[exchange.connection], self.now, time.time_ns())
         self.exchanges += 1
         self.errors += record.error != 0
         self.undecoded += record.flags & UNDECODED != 0
@@ -100,17 +97,14 @@ class TrafficMeter:
             rate[1] += record.error != 0
             rate[2] += max(record.latency_ns, 0)
         self.metrics.exchange(record, exchange)
-        if self.statsd is not None:
-            self.statsd.exchange(record)
-        self.sender.add(data, self.now, time.time_ns)
 
-    def waiting(self, in_flight: list[Exchange], now: int) -> list[bytes]:
-        """The records of requests that have waited for a second, the oldest `MOST_WAITING` of them."""
+    def waiting(self, in_flight: list[Exchange], now: int) -> list[tuple[Exchange, int]]:
+        """Requests that have waited for a second, the oldest `MOST_WAITING` of them, and when their connections were opened."""
         if not self.sender.subscribers:
             return []
         hanging = [each for each in in_flight if (each.request_time_ns or now) <= now - _WAITS_NS and each.connection in self._opened_ns]
         hanging.sort(key=lambda each: each.request_time_ns or 0)
-        return [self.sender.encode(each, self._opened_ns[each.connection], pending=True) for each in hanging[:MOST_WAITING]]
+        return [(each, self._opened_ns[each.connection]) for each in hanging[:MOST_WAITING]]
 
     def totals(self) -> feed_layout.Totals:
         """The totals so far, with the rates since the last call."""
@@ -143,13 +137,11 @@ class Meter:
         self._reader = settings.access.open()
         self.metrics = Metrics(settings.metrics_by)
         self.sender = FeedSender(settings.feed_token, now_ns(), datagram=settings.datagram)
-        statsd = StatsD(self.metrics, settings.statsd_prefix, settings.statsd_tags) if settings.statsd is not None else None
-        self._traffic = TrafficMeter(self.metrics, self.sender, statsd)
+        self._traffic = TrafficMeter(self.metrics, self.sender)
         self._decoder = TrafficDecoder(self._traffic.on_event, moved=self._traffic.moved)
         self._feed = RingFeed(self._decoder)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None
-        self._statsd: StatsDSender | None = None
         self._gone = False
 
     def run(self) -> None:
@@ -170,17 +162,17 @@ class Meter:
             worked = self._read()
             now = self._traffic.now = time.monotonic()
             if self.sender.due(now):
-                self.sender.flush(now, now_ns())
+                self.sender.flush(now_ns())
             if now >= next_second:
                 next_second = max(next_second + 1.0, now + 0.5)
-                await self._second(now)
+                self._second(now)
             if self._server is not None:
                 self._server.kick()
             if worked:
                 await asyncio.sleep(0)
             else:
                 await self._rest(min(next_second, self.sender.flush_at or next_second), rang)
-        await self._second(time.monotonic())
+        self._second(time.monotonic())
         await self._stop()
 
     def _read(self) -> bool:
@@ -205,15 +197,13 @@ class Meter:
                 await asyncio.wait_for(rang.wait(), max(until - time.monotonic(), 0.0))
         self._reader.disarm()
 
-    async def _second(self, now: float) -> None:
+    def _second(self, now: float) -> None:
         metrics, sender = self.metrics, self.sender
         metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
         metrics.faults = self._decoder.faults
         waiting = self._traffic.waiting(self._decoder.in_flight(), now_ns())
         sender.totals(self._traffic.totals(), now, now_ns(), waiting)
         metrics.subscribers, metrics.feed_records, metrics.feed_unsent = sender.subscribers, sender.position, sender.unsent
-        if self._statsd is not None:
-            await self._statsd.send()
         self._gone = self._gone or self._link.gone(now)
 
     async def _start(self) -> None:
@@ -224,17 +214,12 @@ class Meter:
         if settings.metrics is not None:
             self._scrape = Scrape(self.metrics.render)
             await self._scrape.start(socket.socket(fileno=settings.metrics))
-        if self._traffic.statsd is not None:
-            self._statsd = StatsDSender(self._traffic.statsd)
-            await self._statsd.start(socket.socket(fileno=settings.statsd))
 
     async def _stop(self) -> None:
         if self._server is not None:
             await self._server.stop()
         if self._scrape is not None:
             self._scrape.stop()
-        if self._statsd is not None:
-            self._statsd.stop()
 
     def _attend_supervisor(self) -> None:
         received, now = self._link.receive(), time.monotonic()

@@ -46,41 +46,35 @@ class MeterConfig:
     """Where metrics go; with nothing set there is no meter.
 
     feed: where the live feed listens (UDP). feed_token: what subscribers must know, "" for a new random one. metrics:
-    where `GET /metrics` is served. metrics_by: what to count by as well (of `BY`). statsd: the server to send to.
-    statsd_tags: use the tags of DogStatsD. Port 0 takes any free port.
+    where `GET /metrics` is served. metrics_by: what to count by as well (of `BY`). Port 0
+    takes any free port.
     """
 
     feed: Address | None = None
     feed_token: str = ""
     metrics: Address | None = None
     metrics_by: tuple[str, ...] = ()
-    statsd: Address | None = None
-    statsd_prefix: str = "barnabas"
-    statsd_tags: bool = False
 
     @property
     def wanted(self) -> bool:
         """Whether a meter is needed."""
-        return not (self.feed is None and self.metrics is None and self.statsd is None)
+        return not (self.feed is None and self.metrics is None)
 
 
 @dataclass(frozen=True, slots=True)
 class MeterSettings:
     """What the meter is given as it starts.
 
-    feed, metrics, statsd: descriptors of its sockets, None for what is not wanted. datagram: most bytes of one of the
+    feed, metrics: descriptors of its sockets, None for what is not wanted. datagram: most bytes of one of the
     feed. The others are as in `MeterConfig`.
     """
 
     access: RingAccess
     feed: int | None
     metrics: int | None
-    statsd: int | None
     feed_token: str
     datagram: int
     metrics_by: Sequence[str]
-    statsd_prefix: str
-    statsd_tags: bool
 
 
 class MeterSockets:
@@ -92,20 +86,18 @@ class MeterSockets:
         self.metrics: Address | None = None
         self.bell = -1
         self._sockets: dict[str, socket.socket] = {}
-        self._datagram = feed_layout.DATAGRAM
+        self._datagram = feed_layout.LOOPBACK_DATAGRAM
         if len(self.feed_token.encode()) > feed_layout.MAX_TOKEN:
             raise MeterError(f"the feed's token is longer than {feed_layout.MAX_TOKEN} bytes")
         try:
             if config.feed is not None:
                 sock = self._open("feed", config.feed, socket.SOCK_DGRAM, "--feed")
                 self.feed = sock.getsockname()[:2]
-                if feed_layout.is_loopback(self.feed[0]):
-                    self._datagram = feed_layout.LOOPBACK_DATAGRAM
+                if not feed_layout.is_loopback(self.feed[0]):
+                    self._datagram = feed_layout.DATAGRAM
             if config.metrics is not None:
                 sock = self._open("metrics", config.metrics, socket.SOCK_STREAM, "--metrics")
                 self.metrics = sock.getsockname()[:2]
-            if config.statsd is not None:
-                self._open("statsd", config.statsd, socket.SOCK_DGRAM, "--statsd")
         except MeterError:
             self.close()
             raise
@@ -113,40 +105,31 @@ class MeterSockets:
         self.bell = new_bell()
 
     def _open(self, name: str, address: Address, kind: socket.SocketKind, option: str) -> socket.socket:
-        """A bound socket, or for StatsD a connected one."""
+        """A bound socket."""
         host, port = address
-        passive = name != "statsd"
         sock = None
         try:
-            flags = socket.AI_PASSIVE if passive else 0
-            family, _, _, _, where = socket.getaddrinfo(host, port, type=kind, flags=flags)[0]
+            family, _, _, _, where = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)[0]
             sock = socket.socket(family, kind)
             if kind == socket.SOCK_STREAM:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(where)
                 sock.listen(64)
-            elif passive:
+            else:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
                 sock.bind(where)
-            else:
-                sock.connect(where)
         except (OSError, UnicodeError, OverflowError) as error:
             if sock is not None:
                 sock.close()
             why = reason(error) if isinstance(error, OSError) else str(error)
-            verb = "listen on" if passive else "send to"
-            raise MeterError(f"cannot {verb} {show(address)}: {why}; choose another address with {option}") from None
+            raise MeterError(f"cannot listen on {show(address)}: {why}; choose another address with {option}") from None
         self._sockets[name] = sock
         return sock
 
     def settings(self, access: RingAccess) -> MeterSettings:
         """The settings of the meter process."""
-        config = self._config
-        feed, metrics, statsd = (
-            self._sockets[name].fileno() if name in self._sockets else None for name in ("feed", "metrics", "statsd")
-        )
-        by, prefix, tags = config.metrics_by, config.statsd_prefix, config.statsd_tags
-        return MeterSettings(access, feed, metrics, statsd, self.feed_token, self._datagram, by, prefix, tags)
+        feed, metrics = (self._sockets[name].fileno() if name in self._sockets else None for name in ("feed", "metrics"))
+        return MeterSettings(access, feed, metrics, self.feed_token, self._datagram, self._config.metrics_by)
 
     @property
     def fds(self) -> list[int]:

@@ -38,7 +38,7 @@ class ProxyConfig:
     default. drain_seconds: how long `stop` may take; most of it to wait for responses in flight. transparent: the kernel brings connections
     to brokers here; `upstream` is not used then (`transparent.EVERYWHERE`), and no address is changed. tls, sasl: TLS
     with clients or brokers, and a login at the brokers for clients that do not log in. meter: who gets what is counted
-    (live feed, Prometheus, StatsD). limits: time to connect, idle time, number of connections, size of a frame.
+    (live feed, Prometheus). limits: time to connect, idle time, number of connections, size of a frame.
     control: offer the control API. reloadable: the rules may be replaced while the proxy runs (`replace_rules`).
     workers: so many relay processes share the listeners, for machines with many cores. plugins: classes of the user's own
     that see messages and change them. versions: the versions that clients are offered, and whether others are

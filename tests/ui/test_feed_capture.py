@@ -41,12 +41,12 @@ class Feed:
 
     def send(self, *exchanges: Exchange, lose: bool = False) -> None:
         for each in exchanges:
-            self.sender.add(self.sender.encode(each, 99), 0.0, lambda: 1)
-        self.sender.flush(0.0, 1)
+            self.sender.add(each, 99, 0.0, 1)
+        self.sender.flush(1)
         for datagram, _ in self.sender.outgoing:
             if lose and datagram[5] == 1:
                 continue
-            for event in self.reader.receive(datagram, 0.0):
+            for event in self.reader.receive(datagram):
                 self.batches += [event] if isinstance(event, Batch) else []
                 self.capture.receive(event)
         self.sender.outgoing.clear()

@@ -23,7 +23,7 @@ import asyncio_dgram
 
 from ...events import Address, show
 from .layout import Totals
-from .reader import Batch, FeedDictionary, FeedError, FeedEvent, FeedReader, Joined, Missed, Waiting
+from .reader import Batch, FeedError, FeedEvent, FeedReader, Joined, Missed, Waiting
 
 RECEIVE_BYTES = 4 << 20
 """Asked of the kernel for what is not read yet; Linux gives at most `net.core.rmem_max`."""
@@ -86,7 +86,7 @@ def subscribe(
                 except OSError:  # refused: no feed is there yet
                     time.sleep(min(reader.until_due(now), 0.2))
                     continue
-                yield from reader.receive(data, now)
+                yield from reader.receive(data)
         finally:
             with contextlib.suppress(OSError):
                 sock.settimeout(0)
@@ -118,7 +118,7 @@ async def listen(
                     await stream.send(reader.hello(now))
             data = await backlog.next(reader.until_due(now))
             if data is not None:
-                for event in reader.receive(data, now):
+                for event in reader.receive(data):
                     yield event
     finally:
         with contextlib.suppress(OSError, asyncio_dgram.TransportClosed):
@@ -162,4 +162,4 @@ class _Backlog:
         return data
 
 
-__all__ = ["Batch", "FeedDictionary", "FeedError", "FeedEvent", "FeedReader", "Joined", "Missed", "Totals", "Waiting", "listen", "subscribe"]
+__all__ = ["Batch", "FeedError", "FeedEvent", "FeedReader", "Joined", "Missed", "Totals", "Waiting", "listen", "subscribe"]

@@ -1,8 +1,8 @@
 """The datagrams of the live feed: their layout, and reading them without trusting the sender.
 
 docs/feed.md describes them field by field. All numbers are little-endian. Records are those of a recording's index
-(`captures.recording.index.RECORD`), strings and connections the entries of its `.strings` file, as one stream of bytes per
-dictionary that is sent in pieces.
+(`captures.recording.index.RECORD`), behind them the entries of a `.strings` file that they name: each datagram can be read without
+any other.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import NamedTuple
 from ....captures.recording.index import RECORD
 
 MAGIC = b"BRNF"
-VERSION = 1
-HEADER = struct.Struct("<4sBBHIIQQQq")
-HELLO = struct.Struct("<4sBBHII32x")  # as long as an answer, so that no request is shorter than its answer
+VERSION = 2
+HEADER = struct.Struct("<4sBBHQQQq")
 DATAGRAM = 1400
 """Bytes of a datagram on a network: what fits into an Ethernet frame with room for tunnels."""
 LOOPBACK_DATAGRAM = 32 * 1024
@@ -25,8 +24,6 @@ LOOPBACK_DATAGRAM = 32 * 1024
 LARGEST = 65507
 """Bytes of the largest datagram that UDP over IPv4 can carry."""
 MAX_TOKEN = 512
-MAX_DICTIONARY = 16 << 20
-"""Most bytes of one dictionary that a subscriber keeps."""
 RENEW_SECONDS = 4.0
 LEASE_SECONDS = 15.0
 """A subscription ends when it was not renewed for so long; a subscriber renews it every `RENEW_SECONDS`."""
@@ -36,21 +33,17 @@ class DatagramKind(IntEnum):
     """What a datagram is. From 16 on: from a subscriber to the feed."""
 
     BATCH = 1
-    """`items` records."""
+    """`items` records of exchanges, and strings. Without records: subscribed, or renewed."""
     TOTALS = 2
     """Once a second; a `_TOTALS` and `items` times `_RATE`."""
-    STRINGS = 3
-    """Bytes of the dictionary; `position` is the place of the first one."""
-    WELCOME = 4
-    """Subscribed (or renewed); `sequence` and `position` are those of the feed."""
     REFUSED = 5
     """Not subscribed; `items` is a `SubscriptionRefusal`."""
     WAITING = 6
-    """`items` records of requests that wait for their responses, before the totals. They are no part of `sequence` and `position`."""
+    """`items` records of requests that wait for their responses, and strings, before the totals. `position` does not count them."""
     HELLO = 16
-    """Subscribe, or renew the subscription."""
+    """Subscribe, or renew the subscription; `items` bytes of a token."""
     BYE = 17
-    """End the subscription."""
+    """End the subscription; `items` bytes of a token."""
 
 
 class SubscriptionRefusal(IntEnum):
@@ -61,24 +54,21 @@ class SubscriptionRefusal(IntEnum):
 
 
 class Header(NamedTuple):
-    """The first 48 bytes of every datagram of a feed.
+    """The first 40 bytes of every datagram.
 
-    epoch: when the feed started, so that a new start is seen; sequence: number of batches and totals before this
-    datagram; position: number of records before it; generation, strings: the dictionary that its records need, and
-    how many bytes of it; time_ns: when it was made.
+    epoch: when the feed started, so that a new start is seen; sequence: number of datagrams to all subscribers before this
+    one; position: number of records before it; time_ns: when it was made. A subscriber leaves all four 0.
     """
 
     kind: int
     items: int
-    generation: int
-    strings: int
-    epoch: int
-    sequence: int
-    position: int
-    time_ns: int
+    epoch: int = 0
+    sequence: int = 0
+    position: int = 0
+    time_ns: int = 0
 
     def pack(self) -> bytes:
-        """The 48 bytes."""
+        """The 40 bytes."""
         return HEADER.pack(MAGIC, VERSION, *self)
 
 
@@ -91,13 +81,13 @@ def parse(data: bytes) -> Header | None:
         return None
     header, room = Header(*fields), len(data) - HEADER.size
     if header.kind in (DatagramKind.BATCH, DatagramKind.WAITING):
-        fits = header.items > 0 and room == header.items * RECORD.size
+        fits = room >= header.items * RECORD.size
     elif header.kind == DatagramKind.TOTALS:
         fits = room == _TOTALS.size + header.items * _RATE.size
-    elif header.kind == DatagramKind.STRINGS:
-        fits = room > 0
+    elif header.kind == DatagramKind.REFUSED:
+        fits = not room
     else:
-        fits = header.kind in (DatagramKind.WELCOME, DatagramKind.REFUSED) and not room
+        fits = header.kind in (DatagramKind.HELLO, DatagramKind.BYE) and room == header.items <= MAX_TOKEN
     return header if fits else None
 
 
@@ -174,33 +164,6 @@ def limit_rates(rates: list[Rate]) -> tuple[Rate, ...]:
     rest = rates[MAX_RATES - 1 :]
     sums = (sum(column) for column in list(zip(*rest, strict=True))[1:])
     return (*rates[: MAX_RATES - 1], Rate(-1, *sums))
-
-
-# -- from a subscriber -------------------------------------------------------------------------------------------
-
-
-class Hello(NamedTuple):
-    """A datagram of a subscriber. generation, strings: the dictionary that it has, and how many bytes of it without a
-    gap."""
-
-    kind: int
-    generation: int
-    strings: int
-    token: bytes
-
-    def pack(self) -> bytes:
-        """The datagram."""
-        return HELLO.pack(MAGIC, VERSION, self.kind, len(self.token), self.generation, self.strings) + self.token
-
-
-def parse_hello(data: bytes) -> Hello | None:
-    """The datagram of a subscriber; None when it is none of this version."""
-    if not HELLO.size <= len(data) <= HELLO.size + MAX_TOKEN:
-        return None
-    magic, version, kind, length, generation, strings = HELLO.unpack_from(data)
-    if magic != MAGIC or version != VERSION or kind not in (DatagramKind.HELLO, DatagramKind.BYE) or length != len(data) - HELLO.size:
-        return None
-    return Hello(kind, generation, strings, data[HELLO.size :])
 
 
 def is_loopback(host: str) -> bool:

@@ -328,8 +328,8 @@ def test_nothing_of_a_filter_is_executed(tmp_path: Path) -> None:
         "index = Index.from_encoder(IndexEncoder(), Head(0, 0, '0' * 32, -1, -1, -1))\n"
         'text = \'client == "__import__(1)" and client ~ "evil_word" or corr == 77771 and addr == evil_host\'\n'
         "test = compile(text).columns(IndexColumns(index))\n"
-        "list(test.rows(0, 0)); test.mask(0, 0)\n"
-        "assert len(seen) == 2, seen\n"
+        "list(test.rows(0, 0))\n"
+        "assert len(seen) == 1, seen\n"
         "assert not any(word in source for source in seen for word in ('evil', '__import__', '77771')), seen\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=PATIENCE)

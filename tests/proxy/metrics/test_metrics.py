@@ -68,7 +68,7 @@ class Traffic:
 
     def __init__(self, directory: Path | None = None, by: tuple[str, ...] = (), apart: int = 100) -> None:
         self.metrics = Metrics(by, apart)
-        self.meter = TrafficMeter(self.metrics, FeedSender("t", 1), None)
+        self.meter = TrafficMeter(self.metrics, FeedSender("t", 1))
         self.decoder = TrafficDecoder(self.meter.on_event, moved=self.meter.moved)
         self.both: list[Any] = [self.decoder]
         if directory is not None:

@@ -191,25 +191,11 @@ class _NewlyWaiting:
         self._shown, self._still = self._still, set()
 
 
-class _BatchIndex:
-    """What a filter reads of an index, of one batch."""
-
-    def __init__(self, batch: Batch | Waiting) -> None:
-        self.strings, self.connections, self.count = batch.names.strings, batch.names.connections, len(batch)
-        self._data = batch.data
-
-    def records(self, start: int, stop: int) -> bytes:
-        """The records `start` to `stop`."""
-        from ....captures.recording.index import RECORD
-
-        return self._data[start * RECORD.size : stop * RECORD.size]
-
-
 def _rows(batch: Batch | Waiting, wanted: Filter | None) -> Iterator[Row]:
     """The exchanges of a batch that match a filter that an index decides."""
     from ....captures.reading.selection import IndexColumns
 
-    test = None if wanted is None else wanted.columns(IndexColumns(_BatchIndex(batch)))  # type: ignore[arg-type]
+    test = None if wanted is None else wanted.columns(IndexColumns(batch.index))
     if test is None:
         return batch.rows()
     passing = set(test.rows(0, len(batch)))

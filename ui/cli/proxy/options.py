@@ -125,9 +125,6 @@ class MeterOptions:
     ] = None
     metrics: Annotated[str, option("Serve GET /metrics for Prometheus.", "HOST:PORT")] = ""
     metrics_by: Annotated[list[str] | None, option("Also count by client or topic. May be repeated.", **choices("client", "topic"))] = None
-    statsd: Annotated[str, option("Send metrics to this StatsD server every second (UDP).", "HOST:PORT")] = ""
-    statsd_prefix: Annotated[str, option("Prefix of the metric names (default barnabas).", "NAME")] = ""
-    statsd_tags: Annotated[bool, option("Send tags in DogStatsD's format.")] = False
 
     def config(self) -> MeterConfig | None:
         """None without any option."""
@@ -139,8 +136,6 @@ class MeterOptions:
         for name, given, needed, needs in (
             ("--feed-token-file", self.feed_token_file, self.feed, "--feed"),
             ("--metrics-by", self.metrics_by, self.metrics, "--metrics"),
-            ("--statsd-prefix", self.statsd_prefix, self.statsd, "--statsd"),
-            ("--statsd-tags", self.statsd_tags, self.statsd, "--statsd"),
         ):
             if given and not needed:
                 raise Failure(f"{name} needs more: add {needs} HOST:PORT")
@@ -149,9 +144,6 @@ class MeterOptions:
             feed_token=read_token(self.feed_token_file) or "" if self.feed else "",
             metrics=parse(self.metrics, "--metrics") if self.metrics else None,
             metrics_by=tuple(self.metrics_by or ()),
-            statsd=parse(self.statsd, "--statsd", port=8125) if self.statsd else None,
-            statsd_prefix=self.statsd_prefix or "barnabas",
-            statsd_tags=self.statsd_tags,
         )
         return config if config.wanted else None
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.captures.recording.index import NOTED, RECORD, STRINGS_HEADER, IndexEncoder
+from barnabas.captures.recording.index import NOTED, RECORD, IndexEncoder
 from barnabas.decoder import Exchange, State
 from barnabas.proxy.metrics.feed import layout as feed_layout
 from barnabas.proxy.metrics.feed import sender as feed
-from barnabas.proxy.metrics.feed.client import Batch, FeedDictionary, FeedError, FeedReader, Joined, Missed
-from barnabas.proxy.metrics.feed.layout import HEADER, DatagramKind, Header, Hello, Rate, Totals
+from barnabas.proxy.metrics.feed.client import Batch, FeedError, FeedReader, Joined, Missed
+from barnabas.proxy.metrics.feed.layout import HEADER, DatagramKind, Header, Rate, Totals
 from barnabas.proxy.metrics.feed.sender import FeedSender
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -54,20 +53,20 @@ class Line:
 
     def send(self, *numbers: int, **options: Any) -> None:
         for number in numbers:
-            self.sender.add(self.sender.encode(exchange(number, **options), 99), self.now, lambda: 1)
+            self.sender.add(exchange(number, **options), 99, self.now, 1)
 
     def carry(self, keep: Callable[[int, bytes], bool] = lambda number, data: True) -> list[Any]:
         """Bring what waits to the reader; returns the new events."""
         new: list[Any] = []
         for number, (datagram, _) in enumerate(list(self.sender.outgoing)):
             if keep(number, datagram):
-                new += self.reader.receive(datagram, self.now)
+                new += self.reader.receive(datagram)
         self.sender.outgoing.clear()
         self.events += new
         return new
 
     def flush(self) -> None:
-        self.sender.flush(self.now, 1)
+        self.sender.flush(1)
 
     def numbers(self) -> list[int]:
         return [r.correlation_id for e in self.events if isinstance(e, Batch) for r in e]
@@ -103,7 +102,7 @@ def test_exchanges_that_rules_changed_are_flagged() -> None:
     line.hello()
     noted = exchange(1)
     noted.marks.noted = True
-    line.sender.add(line.sender.encode(noted), 0.0, lambda: 1)
+    line.sender.add(noted, 0, 0.0, 1)
     line.flush()
     assert next(iter(line.carry()[1])).flags & NOTED
 
@@ -129,13 +128,17 @@ def test_a_record_waits_briefly_for_others() -> None:
     assert not line.sender.due(0.0)
     assert not line.sender.outgoing
     assert line.sender.due(feed.FLUSH_SECONDS)
-    line.send(*range(2, 23))  # 1400 bytes hold 21 records: full, so they go at once
+    sent = 1
+    while not line.sender.outgoing:  # full, so they go at once
+        sent += 1
+        line.send(sent)
+    assert all(1400 - 2 * RECORD.size < len(data) <= 1400 for data, _ in line.sender.outgoing)
     line.carry()
-    assert line.numbers() == list(range(1, 22))
-    assert all(len(data) <= 1400 for data, _ in line.sender.outgoing)
+    assert line.numbers() == list(range(1, sent + 1))
+    assert not line.sender.due(feed.FLUSH_SECONDS)
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.sets(st.integers(0, 30)), st.integers(112, 4000))
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.sets(st.integers(0, 30)), st.integers(104, 4000))
 def test_every_record_arrives_or_is_missed(counts: list[int], dropped: set[int], datagram: int) -> None:
     line = Line(datagram)
     line.hello()
@@ -174,40 +177,32 @@ def test_late_and_repeated_datagrams_count_as_missed() -> None:
     assert line.reader.receive(batches[2]) == []
 
 
-def test_lost_strings_are_requested_again() -> None:
+def test_names_do_not_depend_on_earlier_datagrams() -> None:
     line = Line()
-    line.hello()
-    line.send(1)
-    line.flush()
-    _, batch = line.carry(lambda _, data: kind_of(data) != DatagramKind.STRINGS)
-    record = next(iter(batch))
-    assert batch.client_id(record) is None
-    assert next(iter(batch.rows())).client == ""
-    line.now = 2.0
-    assert line.reader.due(line.now)  # earlier than the renewal
     line.hello()
     line.carry()
-    assert batch.client_id(record) == "stock-1"
-    line.now = 3.0
-    line.hello()
-    assert [kind_of(data) for data, _ in line.sender.outgoing] == [DatagramKind.WELCOME]  # nothing is missing any more
-
-
-def test_a_full_dictionary_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "DICTIONARY", 2000)
-    line = Line()
-    line.hello()
     names = {}
-    for number in range(400):
-        line.send(number, client_id=f"client-{number:04}")
-        line.flush()
-        for event in line.carry():
+    for number in range(100):
+        line.send(number, client_id=f"client-{number % 40:02}", connection=number % 7)
+        if number % 9 == 8:
+            line.flush()
+        for event in line.carry(lambda _, data, number=number: number % 2 == 0):
             if isinstance(event, Batch):
-                names.update({r.correlation_id: event.client_id(r) for r in event})
-    assert names == {number: f"client-{number:04}" for number in range(400)}
-    assert not [e for e in line.events if isinstance(e, Missed)]
-    assert line.reader._generation >= 3
-    assert line.reader._names.size < 4000
+                names.update({r.correlation_id: (event.client_id(r), event.connection(r)) for r in event})
+    assert 20 < len(names) < 100
+    assert names == {n: (f"client-{n % 40:02}", (99, "10.0.0.1:50000", "10.0.0.2:9092")) for n in names}
+
+
+def test_a_long_name_travels_alone() -> None:
+    line = Line(datagram=400)
+    line.hello()
+    line.send(1)
+    line.send(2, client_id="x" * 900)
+    line.send(3)
+    line.flush()
+    assert [len(data) <= 400 for data, _ in line.sender.outgoing] == [True, True, False, True]
+    line.carry()
+    assert line.numbers() == [1, 2, 3]
 
 
 def test_a_new_start_is_reported_and_an_old_one_ignored() -> None:
@@ -223,8 +218,8 @@ def test_a_new_start_is_reported_and_an_old_one_ignored() -> None:
     line.flush()
     events = line.carry()
     assert [type(e) for e in events] == [Joined, Batch]
-    old.add(old.encode(exchange(3)), 0.0, lambda: 1)
-    old.flush(0.0, 1)
+    old.add(exchange(3), 0, 0.0, 1)
+    old.flush(1)
     line.sender = old
     assert line.carry() == []
 
@@ -267,7 +262,7 @@ def test_the_refusal_of_a_wrong_token_is_no_longer_than_the_request() -> None:
     with pytest.raises(FeedError, match="does not know this token"):
         wrong.receive(datagram)
     line.sender.outgoing.clear()
-    line.sender.receive(Hello(DatagramKind.BYE, 0, 0, b"x").pack(), PEER, 0.0, 1)
+    line.sender.receive(Header(DatagramKind.BYE, 1).pack() + b"x", PEER, 0.0, 1)
     assert line.sender.subscribers == 0
 
 
@@ -310,7 +305,7 @@ def test_rates_of_many_apis_fit_into_one_datagram() -> None:
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
     """A datagram that once was good."""
-    line = Line(datagram=draw(st.integers(112, 600)))
+    line = Line(datagram=draw(st.integers(104, 600)))
     line.hello()
     line.send(*range(draw(st.integers(0, 5))), client_id=draw(st.text(max_size=20)))
     line.sender.totals(Totals(exchanges=3, rates=(Rate(1, 1, 0, 1),)), 0.0, 1)
@@ -323,19 +318,19 @@ def damaged(draw: st.DrawFn) -> bytes:
 @given(st.lists(damaged() | st.binary(max_size=300), max_size=10))
 def test_a_reader_survives_any_datagrams(datagrams: list[bytes]) -> None:
     reader = FeedReader(TOKEN)
-    reader.receive(Header(DatagramKind.WELCOME, 0, 1, 0, 5, 0, 0, 1).pack())
+    reader.receive(Header(DatagramKind.BATCH, 0, 5, 0, 0, 1).pack())
     for datagram in datagrams:
         for event in reader.receive(datagram):
             if isinstance(event, Batch):
                 assert len(event) * RECORD.size == len(event.data) <= len(datagram)
                 assert len(list(event.rows())) == len(event)
-    reader.receive(Header(DatagramKind.WELCOME, 0, 1, 0, (1 << 64) - 1, 0, 0, 1).pack())
-    batch = Header(DatagramKind.BATCH, 1, 1, 0, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64)
+    reader.receive(Header(DatagramKind.BATCH, 0, (1 << 64) - 1, 0, 0, 1).pack())
+    batch = Header(DatagramKind.BATCH, 1, (1 << 64) - 1, 0, 0, 1).pack() + bytes(64)
     assert [type(event) for event in reader.receive(batch)] == [Batch]
 
 
-@given(st.binary(max_size=700) | st.builds(Hello, st.integers(0, 255), *[st.integers(0, (1 << 32) - 1)] * 2, st.binary(max_size=512)).map(Hello.pack))  # fmt: skip
-@example(Hello(DatagramKind.HELLO, 0, 0, b"").pack())
+@given(st.binary(max_size=700) | st.builds(lambda kind, token: Header(kind, len(token)).pack() + token, st.integers(0, 255), st.binary(max_size=512)))  # fmt: skip
+@example(Header(DatagramKind.HELLO, 0).pack())
 def test_a_sender_survives_any_datagram(datagram: bytes) -> None:
     line = Line()
     line.sender.receive(datagram, OTHER, 0.0, 1)
@@ -348,42 +343,14 @@ def test_a_sender_survives_any_datagram(datagram: bytes) -> None:
     assert [type(e) for e in line.carry()][-1] is Batch
 
 
-@given(st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1))
-def test_a_subscriber_with_wrong_claims_gets_no_more_than_all_strings(generation: int, strings: int) -> None:
-    line = Line()
-    line.hello()
-    line.send(1)
-    line.flush()
-    line.sender.outgoing.clear()
-    line.sender.receive(Hello(DatagramKind.HELLO, generation, strings, TOKEN.encode()).pack(), PEER, 5.0, 1)
-    sent = [d for d, _ in line.sender.outgoing if kind_of(d) == DatagramKind.STRINGS]
-    assert sum(len(d) - HEADER.size for d in sent) <= len(line.sender._stream)
-
-
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(1, 90)), max_size=30))
-def test_a_dictionary_is_assembled_from_any_pieces(pieces: list[tuple[int, int]]) -> None:
-    encoder = IndexEncoder()
-    for number in range(10):
-        encoder.connection(number, number, f"a:{number}", f"b:{number}")
-    stream = bytes(encoder.entries[STRINGS_HEADER.size :])
-    names = FeedDictionary()
-    for start, size in pieces:
-        names.take(start, stream[start : start + size])
-        assert names.size <= len(stream)
-    names.take(names.size, stream[names.size :])
-    assert names.size == len(stream)
-    assert [(e.opened_ns, e.client, e.broker) for e in names.connections.values()] == [
-        (number, f"a:{number}", f"b:{number}") for number in range(10)
-    ]
-
-
-def test_a_dictionary_of_nonsense_is_bounded() -> None:
-    names = FeedDictionary()
-    names.take(0, struct.pack("<IHH", 1 << 31, 1, 0))
-    for _ in range(20):
-        names.take(names.size, bytes(60_000))
-    assert names.size == 8
-    assert names.strings == [None]
+def test_strings_that_are_none_are_malformed() -> None:
+    reader = FeedReader(TOKEN)
+    reader.receive(Header(DatagramKind.BATCH, 0, 5, 0, 0, 1).pack())
+    batch = Header(DatagramKind.BATCH, 1, 5, 0, 0, 1).pack() + bytes(64)
+    short_connection = (3).to_bytes(4, "little") + (2).to_bytes(2, "little") + bytes(2) + b"abc"
+    assert reader.receive(batch + short_connection) == []
+    assert reader.malformed == 1
+    assert [type(event) for event in reader.receive(batch + b"cut")] == [Batch]
 
 
 def test_the_length_of_a_token_is_limited() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
-from barnabas.captures.recording.index import RECORD, Record
+from barnabas.captures.recording.index import RECORD, STRINGS_HEADER, IndexEncoder, Record
 from barnabas.decoder.filter import compile
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import ConnectionClosed, MeterListening, ProcessFailed, decode, encode
@@ -33,8 +33,7 @@ from barnabas.proxy.metrics.feed.client import (
     listen,
     subscribe,
 )
-from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, DatagramKind, parse, parse_totals
-from barnabas.proxy.metrics.feed.reader import FeedDictionary
+from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, DatagramKind, Header, parse, parse_totals
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.proxy.feed import _for, joined_token, json_lines, plain_lines
@@ -345,13 +344,15 @@ def test_titles_are_printed_with_the_first_row() -> None:
 
 
 def test_a_filter_selects_what_is_printed() -> None:
-    names = FeedDictionary()
-    names.strings += ["shop", "stock"]
+    names = IndexEncoder()
+    for name in ("shop", "stock"):
+        names.string(name)
     rows = [(12, 27, 1), (12, 0, 2), (3, 27, 2)]
     data = b"".join(
         RECORD.pack(*Record(10 + at, 5, 0, 0, 40, 8, at, 1, key, 4, error, 0, name, 0)) for at, (key, error, name) in enumerate(rows)
     )
-    batch = Batch(data, 0, 0, names)
+    header = Header(DatagramKind.BATCH, len(rows))
+    batch = Batch(header.pack() + data + bytes(names.entries[STRINGS_HEADER.size :]), header)
     for text, expected in (("err", [1, 3]), ("client == stock", [2, 3]), ("api == Heartbeat and client == shop", [1]), ("latency > 1s", [])):
         lines = [json.loads(each) for each in json_lines(iter([batch]), False, compile(text))]
         assert [each["number"] for each in lines] == expected, text

@@ -221,12 +221,8 @@ def test_nothing_asked_for_is_no_meter() -> None:
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
-    given = MeterOptions(
-        "127.0.0.1:19095", tmp_path / "token", "[::1]:9400", ["topic"], "stats", "a.b", statsd_tags=True
-    )
-    assert given.config() == MeterConfig(
-        ("127.0.0.1", 19095), "secret", ("::1", 9400), ("topic",), ("stats", 8125), "a.b", True
-    )
+    given = MeterOptions("127.0.0.1:19095", tmp_path / "token", "[::1]:9400", ["topic"])
+    assert given.config() == MeterConfig(("127.0.0.1", 19095), "secret", ("::1", 9400), ("topic",))
 
 
 @pytest.mark.parametrize(
@@ -234,8 +230,6 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
     [
         ({"metrics": "h:1", "metrics_by": ["group"]}, "give client or topic"),
         ({"metrics_by": ["topic"]}, "add --metrics HOST:PORT"),
-        ({"statsd_tags": True}, "add --statsd HOST:PORT"),
-        ({"statsd_prefix": "x", "metrics": "h:1"}, "add --statsd HOST:PORT"),
         ({"feed_token_file": Path("x")}, "add --feed HOST:PORT"),
         ({"feed": "h:1", "feed_token_file": Path("/nowhere/token")}, "cannot be read: No such file"),
         ({"feed": "nonsense"}, "--feed 'nonsense' is not HOST:PORT"),
