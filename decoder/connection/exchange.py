@@ -268,14 +268,17 @@ class Exchange:
         the response is not distrusted."""
         if self.state is not State.PAIRED or self._distrusted:
             return False
-        asked, answered = self.request_message, self.response_message
-        if asked is None or answered is None or asked.trailing or answered.trailing:
+        asked, answered = self._asked or self.request_message, self._answered or self.response_message
+        if not isinstance(asked, Message) or not isinstance(answered, Message) or asked.trailing or answered.trailing:
             return False
         return not self.error
 
     @property
     def undecoded(self) -> str | None:
         """Why a frame of this exchange could not be decoded, or None."""
+        _ = self.request_message, self.response_message
+        if not isinstance(self._asked, DecodeError) and not isinstance(self._answered, DecodeError):
+            return None
         reasons = [f"{d.name.lower()}: {fault}" for d in Direction if (fault := self.fault(d))]
         return "; ".join(reasons) or None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..schema import facts
@@ -54,7 +54,7 @@ class Client:
 
     def oldest_broker(self, version: str) -> KnownVersion | None:
         """The oldest brokers that this version is known to work with; None if nothing is known."""
-        mine = parse_version(version)
+        mine = parse_version(version) if self.brokers else ()
         fitting = [k for k in self.brokers if mine and parse_version(k.version) <= mine]
         return max(fitting, key=lambda k: parse_version(k.version), default=None)
 
@@ -97,6 +97,7 @@ def software(name: str, version: str, client_id: str | None = None) -> Software 
     return Software(found, version)
 
 
+@lru_cache(1024)
 def parse_version(text: str) -> Version:
     """The leading numbers: ``(2, 16, 0)`` of "v2.16.0-rc1"; () when there are none."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", text)

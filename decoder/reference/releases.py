@@ -185,7 +185,13 @@ def release_of(offered: Mapping[int, tuple[int, int]]) -> list[Match]:
 
 def exact_release(offered: Mapping[int, tuple[int, int]]) -> str | None:
     """The newest of the releases that offer exactly this, None without one. Much cheaper than `release_of`."""
-    exact = (r.name for r in reversed(_tables().values()) if r.negotiates and next(_differences(offered, r), None) is None)
+    return _exact_release(frozenset(offered.items()))
+
+
+@lru_cache(64)
+def _exact_release(offered: frozenset[tuple[int, tuple[int, int]]]) -> str | None:
+    ranges = dict(offered)
+    exact = (r.name for r in reversed(_tables().values()) if r.negotiates and next(_differences(ranges, r), None) is None)
     return next(exact, None)
 
 

@@ -17,6 +17,8 @@ _BROKERS = {
     key: (f"brokers.{node}", "brokers.host", "brokers.port")
     for key, node in ((_METADATA, "node_id"), (_DESCRIBE_CLUSTER, "broker_id"))
 }
+NAMING = frozenset(_BROKERS)
+"""APIs whose responses name the brokers of a cluster: `Clusters.learn` ignores all others."""
 _CONTROLLERS = 2
 """The `endpoint_type` of a DescribeCluster response that lists controllers (KIP-919)."""
 
@@ -93,6 +95,7 @@ class Clusters:
     """All clusters that a capture shows, by the addresses of their brokers."""
 
     def __init__(self) -> None:
+        self._last: tuple[Exchange | None, list[tuple[int, str]]] = None, []
         self._by_id: dict[str, Cluster] = BoundedDict(_MOST_NODES)
         self._by_address: dict[str, Cluster] = BoundedDict(_MOST_NODES)
 
@@ -108,6 +111,13 @@ class Clusters:
         """The cluster of every address that was seen."""
         return self._by_address
 
+    def named(self, exchange: Exchange) -> list[tuple[int, str]]:
+        """The `brokers_of` the response of an exchange; [] without one. Keeps the last one read: several ask one after the other."""
+        if self._last[0] is not exchange:
+            message = exchange.response_view
+            self._last = exchange, [] if message is None else brokers_of(message)
+        return self._last[1]
+
     def learn(self, exchange: Exchange) -> None:
         """Update from a Metadata or DescribeCluster exchange; others are ignored."""
         if exchange.api_key not in _BROKERS or exchange.state is not State.PAIRED:
@@ -118,7 +128,7 @@ class Clusters:
         fields = layout(message.plan.root)
         if "endpoint_type" in fields and message["endpoint_type"] == _CONTROLLERS:
             return
-        brokers = brokers_of(message)
+        brokers = self.named(exchange)
         cluster_id = message["cluster_id"] if "cluster_id" in fields else None
         # Before Metadata v2 there is no cluster id: brokers named together are one cluster.
         cluster = self._by_id.get(cluster_id) if cluster_id else None

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from ...codec.plan import API_VERSIONS
 from ...connection.api_versions import PeerInfo
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
-from .clusters import Cluster, Clusters
+from .clusters import NAMING, Cluster, Clusters
 
 M = TypeVar("M")
 
@@ -119,7 +121,7 @@ class ClientConnection:
     @property
     def cluster(self) -> Cluster:
         """The cluster that the broker belongs to."""
-        return self.traffic.cluster_of(self.broker)
+        return self.traffic.clusters.of(self.broker)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -130,6 +132,12 @@ class ClientConnection:
         """`facts`, and the API of an exchange (None where there is none)."""
         api, version = (exchange.api, exchange.api_version) if exchange is not None else (None, None)
         return {"api": api, "api_version": version, **self.facts}
+
+
+@lru_cache(64)
+def _causes(notes: tuple[str, ...]) -> tuple[str, ...]:
+    """As `causes_in`. The notes of a request are asked for again when it is answered, and they are many in a fault injection."""
+    return tuple(causes_in(notes))
 
 
 def _causes_of_waiting(conn: ClientConnection) -> tuple[str, ...]:
@@ -150,7 +158,7 @@ class Traffic:
         self.models: dict[Callable[[Traffic], Any], Any] = {}
         """Models by kind, in the order in which they are called."""
         self._affected: set[tuple[str, str | None]] = set()
-        self._clusters = Clusters()
+        self.clusters = Clusters()
 
     def model(self, kind: Callable[[Traffic], M]) -> M:
         """The model of that kind, made on first use."""
@@ -187,7 +195,8 @@ class Traffic:
         self.at(exchange.request_time_ns)
         if exchange.about is not None:
             conn.about = exchange.about
-        conn.client_id = exchange.client_id if exchange.client_id is not None else conn.client_id
+        if exchange.client_id is not None:
+            conn.client_id = exchange.client_id
         conn.identify()
         conn.requests += 1
         conn.last_ns = exchange.request_time_ns or conn.last_ns
@@ -209,10 +218,12 @@ class Traffic:
             conn.last_activity_ns = exchange.response_time_ns or 0
         if exchange.about is None:
             conn.about.learn(exchange)  # exchanges from elsewhere than a connection's decoder
-        else:
+            conn.identify()
+        elif conn.about is not exchange.about or exchange.api_key == API_VERSIONS:
             conn.about = exchange.about
-        conn.identify()
-        self._clusters.learn(exchange)
+            conn.identify()  # otherwise as of the request
+        if exchange.api_key in NAMING:
+            self.clusters.learn(exchange)
         return conn
 
     def mark_injected(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -220,7 +231,7 @@ class Traffic:
         marks = exchange.marks
         if (
             (marks.notes or marks.broker_request is not None or marks.broker_response is not None)
-            and (found := [cause for notes in marks.every_notes() for cause in causes_in(notes)])
+            and (found := [cause for notes in marks.every_notes() for cause in (_causes(tuple(notes)) if notes else ())])
         ):
             marks.rules = tuple(dict.fromkeys(found))
             conn.rules = tuple(dict.fromkeys((*conn.rules, *found)))
@@ -246,4 +257,4 @@ class Traffic:
 
     def cluster_of(self, address: str) -> Cluster:
         """The cluster of a broker's address; a new one until Metadata is seen."""
-        return self._clusters.of(address)
+        return self.clusters.of(address)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import le
 
+from ...codec.message_view import lists_at
 from ...schema import error_places, facts
 from .items import each
 from .row import Pair, Row, Seen
@@ -12,6 +14,10 @@ _API_VERSIONS = facts.api_key("ApiVersions")
 
 
 def _offer(pair: Pair) -> Iterable[Seen]:
+    # Nearly all offers are sound, and their items need not be made to see that: 3 instead of 20 us.
+    keys, lows, highs = lists_at(pair.response, "api_keys.api_key", "api_keys.min_version", "api_keys.max_version")
+    if _API_VERSIONS in keys and len(set(keys)) == len(keys) and min(lows) >= 0 and all(map(le, lows, highs)):
+        return ()
     found = []
     known: set[int] = set()
     for i, (key, low, high, *_) in enumerate(pair.answer.api_keys or ()):
@@ -33,6 +39,9 @@ def _name(key: int) -> str:
 
 
 def _features(pair: Pair) -> Iterator[Seen]:
+    lows, highs = lists_at(pair.response, "supported_features.min_version", "supported_features.max_version")
+    if all(map(le, lows, highs)):
+        return
     for path, feature in each(pair.answer, "supported_features"):
         if feature.min_version > feature.max_version:
             yield Seen(path, f"supports {feature.name} from level {feature.min_version} to {feature.max_version}")

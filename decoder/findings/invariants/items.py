@@ -75,6 +75,11 @@ def _way(struct: StructPlan, text: str) -> tuple[_Step, ...]:
 def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
     """A fast reader of lists whose items have one key each; None for others."""
     ways = _steps(root, places)
+    if len(ways) == 1 and len(ways[0]) == 1 and ways[0][0].parts is not None and len(ways[0][0].parts) == 1:
+        at, _, ((key, *others),) = ways[0][0]
+        if others:  # of the keys of one item, the first that both sides have tells that it is the same
+            return lambda values: _alone(values[at], key)
+        return lambda values: [(v[key],) for v in values[at] or ()]
     if len(ways) != 1 or any(step.parts is not None and any(len(p) != 1 for p in step.parts) for step in ways[0]):
         return None
     steps = ways[0]
@@ -86,6 +91,11 @@ def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
             ((number,),) = parts
             return lambda values: [(t[key], p[number]) for t in values[outer] or () for p in t[inner] or ()]
     return None
+
+
+def _alone(items: Any, key: int) -> list[Any]:
+    """The key of the only item; what equals nothing if there are more, or it has no such key."""
+    return [(items[0][key],)] if items and len(items) == 1 and _named(items[0][key]) else [object()]
 
 
 def items_in(root: StructPlan, places: str, values: Any) -> list[_Item]:

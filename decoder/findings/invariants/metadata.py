@@ -13,38 +13,34 @@ _RETRIES = "The Java client asks again after retry.backoff.ms; until then it can
 MOST_EPOCHS = 20_000
 
 
-def _without_brokers(pair: Pair) -> Iterator[Seen]:
-    if not pair.answer.brokers:
-        yield Seen("brokers", "is empty: the answer names no broker")
-
-
-def _twice(array: str, field: str) -> Check:
-    def check(pair: Pair) -> Iterator[Seen]:
-        known = set()
-        for path, item in each(pair.answer, array):
-            value = getattr(item, field)
-            if value in known:
-                yield Seen(path, f"has {field} {value}, as an earlier one has")
-            known.add(value)
-
-    return check
-
-
 def _nodes(pair: Pair) -> set[int]:
     """The ids of the response's brokers: the first field of each."""
     return {broker[0] for broker in pair.answer.brokers or ()}
 
 
-def _negative_broker(pair: Pair) -> Iterator[Seen]:
-    for node in _nodes(pair):
-        if node < 0:
-            yield Seen("brokers", f"names broker {node}")
+def _brokers(stem: str, field: str) -> Check:
+    """The rows about the brokers of a response, and its controller. `stem`: what their ids begin with; `field`: the id of a broker."""
 
+    def check(pair: Pair) -> Iterator[Seen]:
+        answer = pair.answer
+        nodes, controller = _nodes(pair), getattr(answer, "controller_id", -1)
+        if not nodes:
+            yield Seen("brokers", "is empty: the answer names no broker", f"{stem}-without-brokers")
+            return
+        if len(nodes) < len(answer.brokers):
+            known = set()
+            for i, (node, *_) in enumerate(answer.brokers):
+                if node in known:
+                    yield Seen(f"brokers[{i}]", f"has {field} {node}, as an earlier one has", f"{stem}-broker-twice")
+                known.add(node)
+        if min(nodes) < 0:
+            for node in nodes:
+                if node < 0:
+                    yield Seen("brokers", f"names broker {node}", f"{stem}-broker-negative")
+        if controller >= 0 and controller not in nodes and getattr(answer, "endpoint_type", 1) == 1:
+            yield Seen("controller_id", f"is {controller}, which is none of the brokers {_list(nodes)}", f"{stem}-controller-unknown")
 
-def _controller(pair: Pair) -> Iterator[Seen]:
-    node, nodes = pair.answer.controller_id, _nodes(pair)
-    if getattr(pair.answer, "endpoint_type", 1) == 1 and nodes and node >= 0 and node not in nodes:
-        yield Seen("controller_id", f"is {node}, which is none of the brokers {_list(nodes)}")
+    return check
 
 
 def _list(nodes: set[int]) -> str:
@@ -173,10 +169,11 @@ def _unknown_coordinator(pair: Pair) -> Iterator[Seen]:
 
 
 _CACHE = "MetadataCache.getTopicMetadata"
+_LISTED, _DESCRIBED = _brokers("metadata", "node_id"), _brokers("describe-cluster", "broker_id")
 ROWS: tuple[Row, ...] = (
     Row("metadata-without-brokers", "Metadata", "names at least the broker that answers; only one that is just "
         "starting "
-        "names none, for a moment", "KafkaApis.handleTopicMetadataRequest", _without_brokers, "medium",
+        "names none, for a moment", "KafkaApis.handleTopicMetadataRequest", _LISTED, "medium",
         "The Java client asks again later. librdkafka 2.10 to 2.13 drops all its brokers and never recovers "
         "(librdkafka#5301): "
         "the client has to be restarted.", passes=True, remedy="restart the client if it "
@@ -184,12 +181,12 @@ ROWS: tuple[Row, ...] = (
         "why it is not "
         "registered with its controller, and report it to the developers of a Kafka-compatible product"),
     Row("metadata-broker-twice", "Metadata", "lists each broker once", "KafkaApis.handleTopicMetadataRequest",
-        _twice("brokers", "node_id"), "medium", "Clients keep one of the two addresses."),
+        _LISTED, "medium", "Clients keep one of the two addresses."),
     Row("metadata-broker-negative", "Metadata", "gives brokers ids from 0 up", "KafkaConfig (node.id)",
-        _negative_broker, "medium",
+        _LISTED, "medium",
         "Clients use negative ids for bootstrap addresses."),
     Row("metadata-controller-unknown", "Metadata", "names a controller that is one of the brokers, or -1",
-        "KafkaApis.handleTopicMetadataRequest", _controller, "low",
+        "KafkaApis.handleTopicMetadataRequest", _LISTED, "low",
         "Admin clients have no address for such a controller: CreateTopics and the like wait until they time out.",
         since=1, passes=True),
     Row("metadata-leader-unknown", "Metadata", "reports LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND for a leader "
@@ -223,14 +220,14 @@ ROWS: tuple[Row, ...] = (
            "Clients wait for the topic until they time out, or report it as unknown.", all_if_empty=True).rows(),
     Row("describe-cluster-without-brokers", "DescribeCluster", "names at least the broker that answers; only one "
         "that is just "
-        "starting names none, for a moment", "AuthHelper.computeDescribeClusterResponse", _without_brokers, "medium",
+        "starting names none, for a moment", "AuthHelper.computeDescribeClusterResponse", _DESCRIBED, "medium",
         "Admin clients show an empty cluster.", passes=True),
     Row("describe-cluster-broker-twice", "DescribeCluster", "lists each broker once",
         "AuthHelper.computeDescribeClusterResponse",
-        _twice("brokers", "broker_id"), "low"),
+        _DESCRIBED, "low"),
     Row("describe-cluster-controller-unknown", "DescribeCluster", "names a controller that is one of the brokers, "
         "or -1",
-        "AuthHelper.computeDescribeClusterResponse", _controller, "low", "Admin clients have no address for it.",
+        "AuthHelper.computeDescribeClusterResponse", _DESCRIBED, "low", "Admin clients have no address for it.",
         passes=True),
     *Items("DescribeTopicPartitions", "topics", "topics(name)", "topics(name)",
         "DescribeTopicPartitionsRequestHandler, KIP-966",

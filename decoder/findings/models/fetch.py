@@ -37,7 +37,7 @@ class FetchPartition(NamedTuple):
 
 class PartitionData(NamedTuple):
     """A partition of a Fetch response; missing offsets are -1. `replica`: where to read instead (KIP-392). `diverging`:
-    (epoch, end offset) where the logs diverge, None if they do not. `records`: bytes."""
+    (epoch, end offset) where the logs diverge, None if they do not. `records`: bytes, `size` of them."""
 
     place: Place
     error: int
@@ -47,16 +47,13 @@ class PartitionData(NamedTuple):
     replica: int
     diverging: tuple[int, int] | None
     records: Any
-
-    @property
-    def size(self) -> int:
-        """Bytes of records."""
-        return len(self.records) if self.records is not None else 0
+    size: int
 
 
 @dataclass(slots=True, eq=False)
 class FetchExchange:
-    """One answered Fetch of a consumer. `positions`: everything the session asks for, this request included."""
+    """One answered Fetch of a consumer. `positions`: everything the session asks for, this request included. `size`: bytes of records in
+    the response."""
 
     exchange: Exchange
     asked: dict[Place, FetchPartition]
@@ -70,6 +67,7 @@ class FetchExchange:
     read_committed: bool
     session_epoch: int
     new_session_id: int
+    size: int
 
     @property
     def time_ns(self) -> int:
@@ -80,11 +78,6 @@ class FetchExchange:
     def full(self) -> bool:
         """Whether the request names all partitions: no session, or the first request of one."""
         return self.session_epoch <= 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of records in the response."""
-        return sum(a.size for a in self.answered)
 
     def offset(self, place: Place) -> int:
         """The requested offset; -1 if unknown (the session began before the capture)."""
@@ -125,10 +118,11 @@ class FetchReader(Model):
         for place in _forgotten(exchange, values, at):
             positions.pop(place, None)
         positions.update(partitions)
+        answered = _answered(exchange, response)
         return FetchExchange(
             exchange,
             partitions,
-            _answered(exchange, response),
+            answered,
             positions,
             answers[back["error_code"]] if "error_code" in back else 0,
             answers[back["throttle_time_ms"]] if "throttle_time_ms" in back else 0,
@@ -138,6 +132,7 @@ class FetchReader(Model):
             "isolation_level" in at and values[at["isolation_level"]] == 1,
             session_epoch,
             answers[back["session_id"]] if "session_id" in back else 0,
+            sum([part.size for part in answered]),
         )
 
     def closed(self, conn: ClientConnection) -> None:
@@ -175,22 +170,24 @@ def _forgotten(exchange: Exchange, values: tuple[Any, ...], root: Mapping[str, i
 def _answered(exchange: Exchange, message: MessageView) -> list[PartitionData]:
     places = partition_places(message.plan.root, "responses", "partitions")
     at = places.fields
+    number, error, high, records = at["partition_index"], at["error_code"], at["high_watermark"], at["records"]
     stable, start = at.get("last_stable_offset"), at.get("log_start_offset")
     replica, diverging = at.get("preferred_read_replica"), at.get("diverging_epoch")
     found = []
     for topic in message.values[places.topics] or ():
         name = topic_name(exchange, topic[places.name])
         for p in topic[places.partitions] or ():
-            diverges = p[diverging] if diverging is not None else None
+            diverges, data = p[diverging] if diverging is not None else None, p[records]
             found.append(PartitionData(
-                (name, p[at["partition_index"]]),
-                p[at["error_code"]],
-                p[at["high_watermark"]],
+                (name, p[number]),
+                p[error],
+                p[high],
                 p[stable] if stable is not None else -1,
                 p[start] if start is not None else -1,
                 p[replica] if replica is not None else -1,
                 (diverges[0], diverges[1]) if diverges is not None and diverges[0] >= 0 else None,
-                p[at["records"]],
+                data,
+                len(data) if data is not None else 0,
             ))
     return found
 

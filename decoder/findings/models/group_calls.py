@@ -112,11 +112,12 @@ class Call:
 
     def answered(self) -> None:
         """Take the response, if there is one."""
-        self._offsets = None
         self.answered_ns = self.exchange.response_time_ns or 0
         if self.exchange.response_view is not None:
             self.is_answered = True
             self.error = self.exchange.error
+            if self.error:
+                self._offsets = None  # they have errors now
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -129,6 +130,13 @@ class Call:
         """The top fields of the response, as the plan holds them; empty without one."""
         message = self.exchange.response_view if self.is_answered else None
         return top(message) if message is not None else {}
+
+    @property
+    def given_id(self) -> str:
+        """The member id of the response, "" without one."""
+        message = self.exchange.response_view if self.is_answered else None
+        at = layout(message.plan.root).get("member_id") if message is not None else None
+        return (message.values[at] or "") if message is not None and at is not None else ""
 
     @property
     def without_an_id(self) -> bool:
@@ -180,16 +188,13 @@ class Call:
     def offsets(self) -> list[Commit]:
         """The offsets it commits, by partition, with the errors of the response."""
         if self._offsets is None:
-            self._offsets = list(self._commits())
+            message, answer = self.exchange.request_view, self.exchange.response_view
+            # The response of nearly all commits has no error, and need not be read again.
+            places = _partition_fields(self.exchange, answer, "error_code") if answer is not None and self.exchange.error else ()
+            errors = {(topic, number): error for topic, number, error in places}
+            sent = _partition_fields(self.exchange, message, "committed_offset") if message is not None else ()
+            self._offsets = [Commit(topic, number, offset, errors.get((topic, number), 0)) for topic, number, offset in sent]
         return self._offsets
-
-    def _commits(self) -> Iterator[Commit]:
-        message, answer = self.exchange.request_view, self.exchange.response_view
-        # The response of nearly all commits has no error, and need not be read again.
-        places = _partition_fields(self.exchange, answer, "error_code") if answer is not None and self.exchange.error else ()
-        errors = {(topic, number): error for topic, number, error in places}
-        for topic, number, offset in _partition_fields(self.exchange, message, "committed_offset") if message is not None else ():
-            yield Commit(topic, number, offset, errors.get((topic, number), 0))
 
 
 def read_call(conn: ClientConnection, exchange: Exchange) -> Call | None:

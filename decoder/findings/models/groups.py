@@ -84,11 +84,9 @@ class Groups(Model):
         self.call = call = self._open.pop(exchange, None)
         if call is not None:
             call.answered()
-            if call.member is None and call.error in (0, MEMBER_ID_REQUIRED):
-                member_id = call.answer.get("member_id")
-                if member_id:
-                    call.member_id = member_id
-                    self._find(call, made=True)
+            if call.member is None and call.error in (0, MEMBER_ID_REQUIRED) and (member_id := call.given_id):
+                call.member_id = member_id
+                self._find(call, made=True)
             group_protocol.on_response(call)
 
     def closed(self, conn: ClientConnection) -> None:

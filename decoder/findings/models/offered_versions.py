@@ -7,13 +7,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
+from ...codec.message_view import lists_at
 from ...codec.plan import API_VERSIONS
 from ...connection.exchange import Exchange, State
 from ...reference import releases
 from ...schema import facts
 from ..engine.counters import BoundedDict
 from ..engine.detector import Detector, Model
-from ..engine.layout import rows, top
 from ..engine.traffic import ClientConnection, Traffic
 
 Table = Mapping[int, tuple[int, int]]
@@ -123,10 +123,12 @@ class OfferedVersions(Model):
         message = exchange.response_view
         if message is None or message.api_version < _WITH_FEATURES or exchange.error:
             return
-        fields = top(message)
         self._answers[broker] = response[4:]
-        if fields["finalized_features_epoch"] >= 0:
-            self.finalized[broker] = {each["name"]: each["max_version_level"] for each in rows(message, "finalized_features")}
+        ((epoch,), names, levels) = lists_at(
+            message, "finalized_features_epoch", "finalized_features.name", "finalized_features.max_version_level"
+        )
+        if epoch >= 0:
+            self.finalized[broker] = dict(zip(names, levels, strict=True))
 
     @staticmethod
     def of_connection(conn: ClientConnection) -> Table | None:

@@ -17,6 +17,7 @@ from ...errors import DecodeError
 from ...schema import facts
 from ..engine.counters import BoundedDict, DurationHistogram
 from ..engine.detector import Model
+from ..engine.layout import layout
 from ..engine.traffic import ClientConnection
 from .offered_versions import OfferedVersions
 
@@ -65,7 +66,7 @@ def own_wait_ns(exchange: Exchange) -> int:
 
 @cache
 def _names_throttle(of: Plan) -> bool:
-    return any(f.name == "throttle_time_ms" for f in of.root.fields)
+    return "throttle_time_ms" in layout(of.root)
 
 
 def throttle_ms(exchange: Exchange) -> int:
@@ -150,10 +151,15 @@ class ResponseTimes(Model):
         asked_ns, answered_ns = exchange.request_time_ns, exchange.response_time_ns
         if exchange.state is not State.PAIRED or asked_ns is None or answered_ns is None:
             return None
-        answers = self._answers.of(conn.number, _last_answers)
-        polls = exchange.api_key in LONG_POLLS
+        answers = self._answers.get(conn.number)
+        if answers is None:
+            answers = self._answers[conn.number] = _last_answers()
+        key = exchange.api_key
+        polls = key in LONG_POLLS
         last_ns = answers[-1][0] if answers else 0
-        free_ns = max(asked_ns, conn.muted_ns, last_ns)
+        free_ns = asked_ns if asked_ns > last_ns else last_ns
+        if conn.muted_ns > free_ns:
+            free_ns = conn.muted_ns
         work = answered_ns - free_ns if answered_ns > free_ns else 0
         behind, blocker = 0, -1
         if last_ns > asked_ns and not polls:
@@ -163,13 +169,16 @@ class ResponseTimes(Model):
                     break
                 if overlap > behind and api in LONG_POLLS:
                     behind, blocker = overlap, api
-        answers.append((answered_ns, work, exchange.api_key))
+        answers.append((answered_ns, work, key))
         throttle = throttle_ms(exchange)
         if throttle and not kept_back(conn, exchange, throttle):
             conn.muted_ns = max(conn.muted_ns, answered_ns + throttle * 1_000_000)
         held = max(work - own_wait_ns(exchange), 0) if polls else work
-        if not throttle and exchange.api_key not in (JOIN_GROUP, SYNC_GROUP):
-            self.histograms.of((conn.broker, exchange.api_key), DurationHistogram).add(held)
+        if not throttle and key != JOIN_GROUP and key != SYNC_GROUP:
+            histogram = self.histograms.get((conn.broker, key))
+            if histogram is None:
+                histogram = self.histograms[conn.broker, key] = DurationHistogram()
+            histogram.add(held)
         return ResponseTime(work, held, behind, blocker, throttle)
 
     def closed(self, conn: ClientConnection) -> None:

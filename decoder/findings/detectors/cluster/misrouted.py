@@ -12,8 +12,6 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import duration, times
-from ...engine.host import host_port
-from ...engine.layout import rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.next_steps import Duty, FollowingDetector
 
@@ -165,14 +163,13 @@ class ClustersMixed(Detector):
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         message = exchange.response_view if exchange.state is State.PAIRED else None
-        cluster = top(message).get("cluster_id") if message is not None and exchange.api_version >= 2 else None
+        cluster = message["cluster_id"] if message is not None and exchange.api_version >= 2 else None
         if message is None or not cluster:
             return
-        nodes = rows(message, "brokers")[: self.MOST]
-        addresses = frozenset(host_port(node["host"], node["port"]) for node in nodes)
         answers = self._answers.of(conn.identity, lambda: BoundedDict(self.MOST))
         known = answers.get(conn.number)
         if known is None or known.cluster != cluster:
+            addresses = frozenset(address for _, address in self.traffic.clusters.named(exchange)[: self.MOST])
             answers[conn.number] = _Answered(conn, exchange.response_time_ns or 0, cluster, addresses)
 
     def finish(self, now_ns: int) -> None:

@@ -15,6 +15,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Model
 from ...engine.finding import Finding, Severity
 from ...engine.host import host_port, is_loopback, is_number, is_private, is_unspecified, same_place, split
+from ...engine.layout import layout
 from ...engine.traffic import ClientConnection
 
 _METADATA = facts.api_key("Metadata")
@@ -49,7 +50,8 @@ class _AdvertisedAddresses(Model):
         """(node id, ``host:port``) of every broker in a response; [] for refusals."""
         if self._last[0] is not exchange:
             message = exchange.response_view
-            self._last = exchange, [] if message is None else _named(message)
+            found = self.traffic.clusters.named(exchange) if exchange.api_key == _METADATA else [] if message is None else _named(message)
+            self._last = exchange, found
         return self._last[1]
 
 
@@ -220,7 +222,7 @@ def _wants(exchange: Exchange) -> bool:
     if exchange.api_key != _METADATA:
         return exchange.api_key == _FIND_COORDINATOR
     asked = exchange.request_view
-    return asked is not None and bool(asked["topics"])
+    return asked is not None and bool(asked.values[layout(asked.plan.root)["topics"]])
 
 
 def _hint(conn: ClientConnection, address: str) -> str:

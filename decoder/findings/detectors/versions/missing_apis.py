@@ -14,6 +14,7 @@ from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, times
+from ...engine.layout import layout, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.offered_versions import UNSUPPORTED, Table, removal, served, since, version_range
 
@@ -363,7 +364,7 @@ def _coordinator_of(exchange: Exchange) -> tuple[int, str] | None:
     message = exchange.request_view
     if message is None:
         return None
-    fields = message.to_dict()
+    fields = top(message)
     names = fields.get("coordinator_keys") or [fields.get("key", "")]
     kind = fields.get("key_type", 0)
     return (kind, names[0]) if kind in _KINDS else None
@@ -372,8 +373,8 @@ def _coordinator_of(exchange: Exchange) -> tuple[int, str] | None:
 def _topic_of(exchange: Exchange) -> str | None:
     """The first topic that a Metadata request names."""
     message = exchange.request_view
-    topics = message.to_dict()["topics"] if message is not None else None
-    return topics[0]["name"] if topics else None
+    topics = message.values[layout(message.plan.root)["topics"]] if message is not None else None
+    return topics[0][layout(message.plan.root, "topics")["name"]] if message is not None and topics else None
 
 
 def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:

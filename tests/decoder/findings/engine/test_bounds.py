@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from barnabas.decoder.findings.engine import clusters
@@ -31,6 +31,21 @@ def test_a_bound_is_kept(way: str) -> None:
 def test_what_is_there_stays() -> None:
     kept: BoundedDict[int, list[int]] = BoundedDict(3)
     assert kept.setdefault(1, [1]) is kept.setdefault(1, [2]) and kept[1] == [1]
+
+
+def test_an_insert_at_the_bound_walks_over_nothing() -> None:
+    walks = []
+
+    class Watched(BoundedDict[int, int]):
+        def __iter__(self) -> Iterator[int]:
+            walks.append(len(self))
+            return super().__iter__()
+
+    kept = Watched(50)
+    for number in range(1000):
+        kept[number] = number
+    assert len(kept) == 50 and not walks  # the first key of a plain dict stands behind the places of all that were dropped
+    assert list(kept) == [*range(950, 1000)] and walks
 
 
 def test_it_travels_between_processes() -> None:
