@@ -76,7 +76,7 @@ def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
     """A fast reader of lists whose items have one key each; None for others."""
     ways = _steps(root, places)
     if len(ways) == 1 and len(ways[0]) == 1 and ways[0][0].parts is not None and len(ways[0][0].parts) == 1:
-        at, _, ((key, *others),) = ways[0][0]
+        at, ((key, *others),) = ways[0][0].at, ways[0][0].parts
         if others:  # of the keys of one item, the first that both sides have tells that it is the same
             return lambda values: _alone(values[at], key)
         return lambda values: [(v[key],) for v in values[at] or ()]
