@@ -80,3 +80,4 @@ def test_a_broker_that_makes_up_names_costs_bounded_memory(monkeypatch: pytest.M
     cluster = talk.inspector.traffic.cluster_of("b19-9:9092")
     assert [len(kept) for kept in (cluster.nodes, cluster.leaders, cluster.topic_ids)] == [50, 50, 50]
     assert ("t19-9", 0) in cluster.leaders and ("t0-0", 0) not in cluster.leaders
+    assert len({id(leader) for leader in cluster.leaders.values()}) == 5, "the partitions of a response share their leaders"
