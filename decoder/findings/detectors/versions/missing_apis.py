@@ -352,8 +352,8 @@ def _topic_of(exchange: Exchange) -> str | None:
 def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
     """What the client needs and is not offered; None if nothing is known to be missing."""
     offered = last.offered
-    if sought.kind == _DATA and (new := _too_new(last)) is not None:
-        return new
+    if sought.kind == _DATA and (too_new := _too_new(last)) is not None:
+        return too_new
     absent = tuple(api for api in _NEEDS[sought.kind] if facts.api_key(api) not in offered)
     if absent:
         purpose = (
