@@ -401,7 +401,12 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
 
 
 def _too_new(last: _Ended) -> _Missing | None:
-    """The APIs of which a broker offers only versions that clients of today have dropped, as Kafka 4.0 did (KIP-896)."""
+    """The APIs of which a broker offers only versions that clients of today have dropped, as Kafka 4.0 did (KIP-896). None where it is known
+    which brokers the client needs: see `first_requests.ClientTooNew`."""
+    about = last.conn.about
+    known = software(about.software_name, about.software_version, last.conn.client_id)
+    if known is not None and known.client.oldest_broker(known.version) is not None:
+        return None
     baseline = releases.release("4.0").offered
     least = {api: served(baseline, facts.api_key(api)) for api in ("Produce", "Fetch", "ListOffsets")}
     old = [api for api, range_ in least.items() if range_ is not None and last.offered.get(facts.api_key(api), (0, 1 << 15))[1] < range_[0]]
