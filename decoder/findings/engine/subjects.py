@@ -15,7 +15,7 @@ _SUBJECTS = frozenset(
     ("name", "topic", "topic_name", "topic_id", "group_id", "group", "key", "coordinator_key", "resource_name", "user")
 )
 _PARTITIONS = frozenset(("partition", "partition_index", "partition_id", "index"))
-_ASKED = ("group_id", "transactional_id", "key")
+_ASKED = ("group_id", "transactional_id", "v3_and_below_transactional_id", "key")
 
 Subject = tuple[Any, ...]
 """What an error is about: the names of its structs from the outside in, and the partition; () where only the request names it."""

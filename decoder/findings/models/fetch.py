@@ -106,8 +106,7 @@ class FetchReader(Model):
         if request is None or response is None:
             return None
         at, values = layout(request.plan.root), request.values
-        replica = values[at["replica_id"]] if "replica_id" in at else _replica(values, at)
-        if replica >= 0:
+        if from_follower(request):
             return None
         back, answers = layout(response.plan.root), response.values
         partitions = _asked(exchange, request)
@@ -139,12 +138,13 @@ class FetchReader(Model):
         self._positions.pop(conn.number, None)
 
 
-def _replica(values: tuple[Any, ...], root: Mapping[str, int]) -> int:
-    """The replica's id from version 15 on, in a struct that consumers leave out (KIP-903)."""
-    at = root.get("replica_state")
-    state = values[at] if at is not None else None
-    replica: int = state[0] if state is not None else -1
-    return replica
+def from_follower(request: MessageView) -> bool:
+    """Whether a broker sends a request (Fetch, ListOffsets ...) as a follower. From Fetch v15 on its id is in a struct that consumers leave
+    out (KIP-903)."""
+    at, values = layout(request.plan.root), request.values
+    state = values[at["replica_state"]] if "replica_state" in at else None
+    replica: int = values[at["replica_id"]] if "replica_id" in at else state[0] if state is not None else -1
+    return replica >= 0
 
 
 def _asked(exchange: Exchange, message: MessageView) -> dict[Place, FetchPartition]:

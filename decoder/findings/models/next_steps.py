@@ -16,6 +16,7 @@ from ..engine.formatting import SECOND, duration, times, topic_id_text, topic_na
 from ..engine.layout import top
 from ..engine.subjects import Subject, answers, requested
 from ..engine.traffic import ClientConnection, ClientIdentity, Traffic
+from .fetch import from_follower
 from .produce import PRODUCE, ProduceReader
 
 _CLIENTS, _DUTIES = 2000, 1000
@@ -106,7 +107,8 @@ class NextSteps(Model):
                     duty.took(exchange.api)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.state is not State.PAIRED or not exchange.error:
+        request = exchange.request_view
+        if exchange.state is not State.PAIRED or not exchange.error or (request is not None and from_follower(request)):
             return
         duties: dict[int, Duty] = {}
         fields: _Fields | None = None

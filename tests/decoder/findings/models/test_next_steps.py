@@ -162,6 +162,28 @@ def test_requests_that_were_on_their_way_are_no_disobedience() -> None:
     assert talk.findings() == []
 
 
+@pytest.mark.parametrize("step", ["find-leader", "find-epoch", "begin-fetch-session", "reset-position"])
+def test_followers_learn_what_changed_in_another_way(step: str) -> None:
+    talk = Conversations("error-ignored")
+    link = talk.open()
+    (case,) = (case for case in CASES if case.step == step)
+    api, version, asked, answer = case.refused
+    for _ in range(12):
+        talk.ask(link, api, version, {**asked, "replica_id": 2}, answer)
+        talk.wait(1)
+    assert talk.findings() == []
+
+
+def test_producers_of_one_name_that_wait_are_not_in_a_hurry() -> None:
+    talk = Conversations("error-ignored")
+    link = talk.open()
+    for n in range(300):
+        asked = {**TXN, "transactional_id": f"t-{n % 20}", "committed": True}
+        talk.ask(link, "EndTxn", 3, asked, top(of("CONCURRENT_TRANSACTIONS")))
+        talk.wait(0.004)
+    assert talk.findings() == []
+
+
 def test_what_the_client_did_is_said_in_the_finding_about_the_error() -> None:
     talk = Conversations("error-ignored", "sasl-authentication-failed")
     link = talk.open()
