@@ -75,8 +75,9 @@ def _way(struct: StructPlan, text: str) -> tuple[_Step, ...]:
 def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
     """A fast reader of lists whose items have one key each; None for others."""
     ways = _steps(root, places)
-    if len(ways) == 1 and len(ways[0]) == 1 and ways[0][0].parts is not None and len(ways[0][0].parts) == 1:
-        at, ((key, *others),) = ways[0][0].at, ways[0][0].parts
+    alone = ways[0][0] if len(ways) == 1 and len(ways[0]) == 1 else None
+    if alone is not None and alone.parts is not None and len(alone.parts) == 1 and alone.parts[0]:
+        at, ((key, *others),) = alone.at, alone.parts
         if others:  # of the keys of one item, the first that both sides have tells that it is the same
             return lambda values: _alone(values[at], key)
         return lambda values: [(v[key],) for v in values[at] or ()]
