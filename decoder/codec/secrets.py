@@ -218,8 +218,8 @@ def _sent(request: bytes) -> _Sent:
 
 
 def without_quotes(api: str, text: str, asked: bytes = b"") -> str:
-    """A broker's error message with what may be a secret in it masked. `asked`: the request, whose secrets it may quote.
-    `api`: "" where the text is not a broker's: then only those are masked."""
+    """A broker's error message with what may be a secret in it masked. `asked`: the request, whose secrets it may
+    quote. `api`: "" where the text is not a broker's: then only those are masked."""
     return _text_masked(api, text.encode("utf-8", "surrogatepass"), _sent(asked)).decode("utf-8", "replace")
 
 

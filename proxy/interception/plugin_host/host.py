@@ -188,7 +188,12 @@ class PluginHost:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _begin(
-        self, hooks: Coroutine[Ask, Message | None, Any], question: int = 0, *, decides: bool = False, about: bytes = b""
+        self,
+        hooks: Coroutine[Ask, Message | None, Any],
+        question: int = 0,
+        *,
+        decides: bool = False,
+        about: bytes = b"",
     ) -> HookTask | None:
         """Run hooks as far as they go; the task, if they wait for an answer."""
         task = HookTask(hooks, question, decides, about=about)
