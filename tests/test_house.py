@@ -39,7 +39,6 @@ LARGER = {
     "tests/decoder/findings/captures": (150, "a recording for each thing to be found"),
     "ui/web/pages": (13, "a module for each page"),
     "tests/matrix/programs": (13, "a program for each client library"),
-    "tests/real/clients": (14, "a module or folder for each client library, and what they share"),
     "tests/real/clients/java": (13, "a program for each thing that Java clients do"),
 }
 """Folders that may have more: how many, and why."""

@@ -218,7 +218,8 @@ def _sent(request: bytes) -> _Sent:
 
 
 def without_quotes(api: str, text: str, asked: bytes = b"") -> str:
-    """A broker's error message with what may be a secret in it masked. `asked`: the request, whose secrets it may quote."""
+    """A broker's error message with what may be a secret in it masked. `asked`: the request, whose secrets it may
+    quote. `api`: "" where the text is not a broker's: then only those are masked."""
     return _text_masked(api, text.encode("utf-8", "surrogatepass"), _sent(asked)).decode("utf-8", "replace")
 
 
@@ -229,7 +230,7 @@ def _text_masked(api: str, text: bytes, sent: _Sent) -> bytes:
     for secret in sent.whole:
         out = out.replace(secret, MASK * len(secret))
     found = bytearray(out)
-    for start, end in (*_quoted(api, text), *sent.quoted(text)):
+    for start, end in (*(_quoted(api, text) if api else ()), *sent.quoted(text)):
         found[start:end] = MASK * (end - start)
     return bytes(found)
 

@@ -31,8 +31,8 @@ _TELLTALES = re.compile(
     r"|(?i:\b(?:basic|bearer)\s{1,8}[\w+/=.~-]{8}|\bapi-key[\"']?\s{0,8}[=:]|--pass(?:word)?\s{1,8}\S"
     r"|<(?:password|secret|token)>|\bjdbc:oracle:\w{1,16}:[^/\s]{1,128}/[^/@\s]{1,128}@)"
 )
-"""Private keys, tokens of well-known kinds, and credentials as HTTP headers, command lines, XML and Oracle's URLs have them.
-Each repeat is short, so that a search takes linear time."""
+"""Private keys, tokens of well-known kinds, and credentials as HTTP headers, command lines, XML and Oracle's URLs have
+them. Each repeat is short, so that a search takes linear time."""
 
 
 @cache
@@ -58,7 +58,7 @@ def holds_credentials(text: str) -> bool:
 
 
 def _has_user_info(text: str) -> bool:
-    """Whether there is a ``user:password`` before an ``@``, as in URLs and connection strings; the user may be missing."""
+    """Whether there is a ``user:password`` or ``:password`` before an ``@``, as in URLs and connection strings."""
     for before in text.split("@")[:-1]:
         _, separator, password = re.split(r"[\s/,;\"']", before)[-1].partition(":")
         if separator and password:

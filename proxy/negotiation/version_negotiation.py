@@ -41,8 +41,8 @@ class VersionsConfig:
 class BrokerVersions:
     """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they
     are assumed; `standing`: how many connections to it stand; `outdated`: the next connection asks again; `ended`: it
-    has ended a connection since it was asked; `closed`: it closed the connection when it was asked last; `recheck_at`: when
-    to ask again, in monotonic seconds, 0: never; `probe`: the one under way."""
+    has ended a connection since it was asked; `closed`: it closed the connection when it was asked last; `recheck_at`:
+    when to ask again, in monotonic seconds, 0: never; `probe`: the one under way."""
 
     offers: Offers | None = None
     answered: bool = False

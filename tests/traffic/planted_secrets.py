@@ -34,8 +34,9 @@ SETTINGS = (
     "vault.token", "jmx.password", "smtp.pwd", "encryption.key", "delegation.token.master.key", "password.encoder.secret",
     "delegation.token.secret.key", "db.passwd", "api.key", "apikey", "bearer.auth", "proxy.authorization", "http.cookie",
     "private_key", "admin-pass", "login_pw", "card.pin", "signing.key", "hmac_key", "psk", "service.jwt", "passcode",
-    "azure.connection.string", "krb5.keytab.content", "ssl.client.p12", "client.cert.key", "bootstrap.creds", "trustpass",
-    "keypass", "storepass", "http.session.id", "otp.seed", "kms.dek", "registry.dsn", "x.auth", "openai.key",
+    "azure.connection.string", "krb5.keytab.content", "ssl.client.p12", "client.cert.key", "bootstrap.creds",
+    "trustpass", "keypass", "storepass", "http.session.id", "otp.seed", "kms.dek", "registry.dsn", "x.auth",
+    "openai.key",
 )  # fmt: skip
 """Settings of Kafka, of products around it and of plugins whose names tell that their values are secrets."""
 VALUES = {

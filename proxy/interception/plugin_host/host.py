@@ -20,7 +20,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from ....decoder import DecodeError, Exchange, Message, Topics, decode_response
+from ....decoder import DecodeError, Direction, Exchange, Message, Topics, decode_response
+from ....decoder.codec import secrets
+from ....decoder.codec.codec import peek_request
 from ....decoder.connection.exchange import State
 from ....decoder.schema import facts
 from ....diagnostics import contained
@@ -44,12 +46,13 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 @dataclass(slots=True)
 class HookTask:
     """A chain of hooks that runs, or waits for an answer. `decides`: its result is a verdict about the message, which the relay
-    waits for. `running`: (plugin, hook) to blame, (-1, -1): none."""
+    waits for. `running`: (plugin, hook) to blame, (-1, -1): none. `about`: the exchange's request."""
 
     hooks: Coroutine[Ask, Message | None, Any]
     question: int = 0
     decides: bool = False
     running: tuple[int, int] = (-1, -1)
+    about: bytes = b""
 
 
 class PluginHost:
@@ -124,10 +127,11 @@ class PluginHost:
 
     def _call(self, call: messages.HookCall, data: bytes) -> None:
         exchange, peer = self._exchange(call, data), self._connections.get(call.connection)
+        asked = exchange.request or b""
         if call.kind is messages.HookCallKind.EXCHANGE:
-            self._begin(self._chain.notify("exchange", exchange, peer))
+            self._begin(self._chain.notify("exchange", exchange, peer), about=asked)
         else:
-            self._begin(self._chain.message(call.kind, exchange, peer), call.question, decides=True)
+            self._begin(self._chain.message(call.kind, exchange, peer), call.question, decides=True, about=asked)
 
     def _learn(self, learn: messages.Learn, data: bytes) -> None:
         key, version = learn.api_key, learn.api_version
@@ -184,10 +188,15 @@ class PluginHost:
     # -- running ---------------------------------------------------------------------------------------------
 
     def _begin(
-        self, hooks: Coroutine[Ask, Message | None, Any], question: int = 0, *, decides: bool = False
+        self,
+        hooks: Coroutine[Ask, Message | None, Any],
+        question: int = 0,
+        *,
+        decides: bool = False,
+        about: bytes = b"",
     ) -> HookTask | None:
         """Run hooks as far as they go; the task, if they wait for an answer."""
-        task = HookTask(hooks, question, decides)
+        task = HookTask(hooks, question, decides, about=about)
         return task if self._go_on(task) else None
 
     def _go_on(self, task: HookTask, answer: Message | None = None, failure: Exception | None = None) -> bool:
@@ -251,7 +260,10 @@ class PluginHost:
             self._send(messages.HookFault(plugin.name, hook, "it needs too much memory", last=True))
             _flush(self._channel)
             os._exit(1)
-        self._send(messages.HookFault(plugin.name, hook, described(error, path)))
+        about, text = self._task.about if self._task is not None else b"", described(error, path)
+        if len(about) >= 8 and secrets.concerns(Direction.REQUEST, *peek_request(about)[:2]):
+            text = secrets.without_quotes("", text, about)
+        self._send(messages.HookFault(plugin.name, hook, text))
 
     def _warn(self, plugin: Plugin, api: str, text: str) -> None:
         """Of what clients will not get over: once for each plugin, API and kind of it."""

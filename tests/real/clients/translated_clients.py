@@ -111,7 +111,7 @@ def _sarama(folder: Path) -> Path:
     if shutil.which("go") is None:
         pytest.skip("no go on the PATH")
     folder.mkdir()
-    shutil.copy(Path(__file__).parent / "sarama" / "main.go", folder)
+    shutil.copy(Path(__file__).parent / "go" / "old_sarama" / "main.go", folder)
     for step in (["mod", "init", "sarama_client"], ["get", SARAMA], ["build", "-o", "sarama_client", "."]):
         done = subprocess.run(["go", *step], cwd=folder, capture_output=True, text=True, timeout=500)
         if done.returncode and step[0] == "get":

@@ -12,7 +12,8 @@ from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer, KafkaProducer
 from real.brokers.fault_bench import seen
-from real.clients import confluent_client, go_clients, kafka_python_client
+from real.clients import confluent_client, kafka_python_client
+from real.clients.go import programs as go_clients
 from real.clients.reactions import Java, reacting, sent
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,8 @@ from harness.peers.certificates import Certificate, client_context, make
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 from real.brokers.secured import Secured
-from real.clients import go_clients, java_programs
+from real.clients import java_programs
+from real.clients.go import programs as go_clients
 
 TRIES_S = 2.0
 """So long a client tries: several handshakes, the first of which already fails."""

@@ -96,8 +96,8 @@ def exchange_info(exchange: Exchange) -> ExchangeInfo:
     request = exchange.request_message
     words = causes_in(notes_on(exchange))
     if request is not None:
-        of_fields = meanings(request.plan).get(request.plan.root, ())
-        words += [text for each in of_fields if each.field == "topics" and (text := each.of(request[each.field]))]
+        meant = meanings(request.plan).get(request.plan.root, ())
+        words += [text for each in meant if each.field == "topics" and (text := each.of(request[each.field]))]
     words += [_few([_partitions(name, found) for name, found in topics.items()])] if topics else []
     words += [f"group {_few(groups)}"] if any(groups) else []
     words += [f"transaction {_few(transactions)}"] if any(transactions) else []

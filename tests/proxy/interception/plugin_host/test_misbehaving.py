@@ -140,6 +140,23 @@ def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Stage, hook: str
     assert (fault.plugin, fault.hook) == ("Hangs", hook.partition("(")[0])
 
 
+def test_an_error_that_quotes_a_secret_of_the_message(stage: Stage) -> None:
+    """The rest of the error stays, such as the place in the file."""
+    stage.load(
+        """
+        class Quotes:
+            apis = {"SaslAuthenticate"}
+            def request(self, message, ctx):
+                raise KeyError(message["auth_bytes"])
+        """
+    )
+    client = stage.client()
+    login = {"auth_bytes": b"\0user\0hunter2-hunter2"}
+    client.sock.sendall(with_size(decoder.encode_request(36, 2, login, correlation_id=1, client_id="c")))
+    reason = stage.wait_for(PluginFault).reason
+    assert "hunter2" not in reason and "KeyError: " in reason and ".py:5: " in reason
+
+
 def test_a_plugin_that_cannot_be_loaded_does_not_start(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     for text, message in (

@@ -1,4 +1,4 @@
-"""The Go program of go/, with franz-go and sarama: built once into .cache, and run; skips where there is no go."""
+"""The Go program of both/, with franz-go and sarama: built once into .cache, and run; skips where there is no go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from harness.waiting import PATIENCE
 from real.brokers.broker import REPOSITORY
 
-SOURCES = Path(__file__).with_name("go")
+SOURCES = Path(__file__).with_name("both")
 BUILT = REPOSITORY / ".cache" / "go"
 BUILD_SECONDS = 1200
 LIBRARIES = ("franz-go", "sarama")
