@@ -10,7 +10,7 @@ from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.translation import Answered, Translated, Translator, served_by
+from barnabas.plugins.translation import Answered, Translated, Translator, served_by, version_ranges
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
 from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward
 

@@ -58,6 +58,15 @@ def test_kafka_python(translated, topic) -> None:
     assert kafka_python(translated, name, ALL, None) == expected(ALL, timestamps=True)
 
 
+def test_a_client_that_infers_a_release(translated, old_broker: OldBroker, topic) -> None:
+    """kafka-python's own settings ask for idempotence from 0.11 on, which it infers from Metadata 4: never worse than directly."""
+    name = topic("inferred")
+    for number, bootstrap in enumerate((old_broker.bootstrap, translated)):
+        producer = KafkaProducer(bootstrap_servers=bootstrap)
+        assert producer.send(name, b"default", partition=0).get(PATIENCE).offset == number
+        producer.close()
+
+
 @pytest.mark.slow
 def test_a_newer_release_is_pretended(old_broker: OldBroker, topic: Callable[[str], str], tmp_path: Path) -> None:
     """With `pretend` clients see what 2.3 has, as far as it can be bridged to 0.10.2."""
