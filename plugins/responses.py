@@ -22,7 +22,7 @@ from ..decoder.codec.message import Message, is_error_code
 from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
 from ..decoder.filter.entities import PARTITION, PARTITIONS, MessagePart
 from ..decoder.schema import error_places, facts
-from ..decoder.schema.error_places import ErrorPlace, error_field, has_errors
+from ..decoder.schema.error_places import BrokerKind, ErrorPlace, error_field, has_errors
 from .actions.leaves import inside, whole_part
 
 Selects = Callable[[MessagePart], bool]
@@ -50,6 +50,12 @@ def response_fields(api_key: int) -> frozenset[str]:
     )
 
 
+def throttle_ms(api_key: int, api_version: int, error_code: int) -> int:
+    """How long brokers throttle a client that they answer with an error: its connection is muted for so long (KIP-219)."""
+    told = fields_at_version(api_key, api_version, error_places.fields(api_key, error_code))
+    return int(told.get("throttle_time_ms", 0))
+
+
 def fields_at_version(api_key: int, api_version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that exist in the response at this version."""
     known = {field.name for field in plan("response", api_key, api_version).root.fields}
@@ -62,14 +68,15 @@ def error_response(
     correlation_id: int,
     cluster: Mapping[str, Any] | None = None,
     answered: Message | None = None,
+    broker: BrokerKind | None = None,
 ) -> bytes:
     """The response frame (without its size) with `error_code` for everything in the request.
 
     `cluster`: as `cluster_of` returns it. A broker that refuses topics in a Metadata response still lists the brokers, and
     librdkafka (2.16) drops every broker that is not listed: without any it would never ask again. `answered`: the broker's
-    response, if it was asked.
+    response, if it was asked; `broker`: which answers so, None for one of today.
     """
-    fields = mirror_request(request, error_code, answered)
+    fields = mirror_request(request, error_code, answered, broker)
     if request.api_key == METADATA and cluster and not fields.get("error_code"):
         fields |= _cluster_at(request.api_version, cluster)
     return encode_frame(request, fields, correlation_id)
@@ -131,16 +138,18 @@ def _range_without(version: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorPlacement:
-    """An error with its place, and the request. `answered`: the broker's response, if it was asked."""
+    """An error with its place, and the request. `answered`: the broker's response, if it was asked; `broker`: which it is."""
 
     request: Message
     code: int
     place: ErrorPlace
     answered: Message | None = None
+    broker: BrokerKind | None = None
 
     @classmethod
-    def of(cls, request: Message, error_code: int, answered: Message | None = None) -> _ErrorPlacement:
-        return cls(request, error_code, error_places.of(request.api_key, request.api_version, error_code), answered)
+    def of(cls, request: Message, error_code: int, answered: Message | None = None, broker: BrokerKind | None = None) -> _ErrorPlacement:
+        place = error_places.of(request.api_key, request.api_version, error_code)
+        return cls(request, error_code, place, answered, broker)
 
     def here(self, array: str) -> bool:
         """Whether the error is in the entries of an array."""
@@ -163,7 +172,9 @@ class _ErrorPlacement:
 
     def around(self, struct: StructPlan, failed: bool = True) -> dict[str, Any]:
         """What brokers send around the error in the fields of a struct; `failed`: whether the error is in it."""
-        given: dict[str, str] = {"error_message": "text"} | error_places.fields(self.request.api_key, self.code)
+        given: dict[str, str] = {"error_message": "text"} | error_places.fields(
+            self.request.api_key, self.code, self.broker
+        )
         found: dict[str, Any] = {}
         for field in struct.fields:
             word = given.get(field.name)
@@ -186,10 +197,12 @@ class _ErrorPlacement:
         return found
 
 
-def mirror_request(request: Message, error_code: int = 0, answered: Message | None = None) -> dict[str, Any]:
+def mirror_request(
+    request: Message, error_code: int = 0, answered: Message | None = None, broker: BrokerKind | None = None
+) -> dict[str, Any]:
     """The fields of a response to everything in a request; with the error in its place."""
     response = plan("response", request.api_key, request.api_version).root
-    placement = _ErrorPlacement.of(request, error_code, answered)
+    placement = _ErrorPlacement.of(request, error_code, answered, broker)
     place = placement.place
     given = request.to_dict()
     out = _defaults(response)
@@ -391,7 +404,12 @@ def _is_position(field: FieldPlan) -> bool:
 
 
 def with_errors(
-    response: Message, request: Message, error_code: int, selects: Selects, topics: Topics | None = None
+    response: Message,
+    request: Message,
+    error_code: int,
+    selects: Selects,
+    topics: Topics | None = None,
+    broker: BrokerKind | None = None,
 ) -> bytes | None:
     """The frame of a broker's response with `error_code` in the selected parts, as if they had failed; None if none is
     selected.
@@ -402,12 +420,12 @@ def with_errors(
     """
     place = error_places.of(response.plan.api_key, response.plan.version, error_code)
     if error_code and place.whole and error_field(response.plan.root) is not None:
-        return error_response(request, error_code, response.header["correlation_id"], answered=response)
-    inserter = _ErrorInserter(_ErrorPlacement.of(request, error_code, response), selects, topics)
+        return error_response(request, error_code, response.header["correlation_id"], answered=response, broker=broker)
+    inserter = _ErrorInserter(_ErrorPlacement.of(request, error_code, response, broker), selects, topics)
     root = whole_part(response, topics)
     values = inserter.struct(root, "")
     if values is response.values and error_code and not inserter.seen and error_field(response.plan.root) is not None:
-        return error_response(request, error_code, response.header["correlation_id"], answered=response)
+        return error_response(request, error_code, response.header["correlation_id"], answered=response, broker=broker)
     if values is response.values:
         return None
     around = inserter.placement.around(response.plan.root, failed=False) if error_code else {}

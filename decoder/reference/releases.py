@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ..errors import UnknownName
 from ..schema import facts
+from ..schema.error_places import BrokerKind
 
 ROLES = ("zk", "kraft", "controller")
 _FIRST_KRAFT = (3, 3)  # KRaft brokers are ready for production (KIP-833); a bare release name means them from here on
@@ -193,6 +194,13 @@ def _exact_release(offered: frozenset[tuple[int, tuple[int, int]]]) -> str | Non
     ranges = dict(offered)
     exact = (r.name for r in reversed(_tables().values()) if r.negotiates and next(_differences(ranges, r), None) is None)
     return next(exact, None)
+
+
+@lru_cache(256)  # clients are offered as many things as there are brokers and caps
+def kind_of(offered: frozenset[tuple[int, tuple[int, int]]]) -> BrokerKind:
+    """The broker that offers nearly this, as pairs of API key and (min, max); the newest of those that fit equally well."""
+    found = release(release_of(dict(offered))[-1].name)
+    return BrokerKind(_order(found.number), found.role == "zk")
 
 
 def served_from(api_key: int, offered: tuple[int, int]) -> int:

@@ -8,7 +8,7 @@ test_error_places.py and test_error_fields.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ..codec.message import is_error_code
@@ -58,30 +58,68 @@ def _table() -> _Table:
     return found
 
 
-@cache
-def fields(api_key: int, error_code: int) -> dict[str, str]:
-    """What stands around an error, by field: the table's word for the value."""
-    usual, own = _fields()
-    return usual.get(api_key, {}) | own.get((api_key, error_code), {})
+class BrokerKind(NamedTuple):
+    """A broker by its release, as ``(2, 2)``, and whether it uses ZooKeeper."""
+
+    release: tuple[int, ...]
+    zookeeper: bool
+
+
+class FieldRow(NamedTuple):
+    """A line of ``error_fields.txt``. `error_code`: None for every error. `before`: a release, empty for all."""
+
+    values: dict[str, str]
+    error_code: int | None
+    before: tuple[int, ...] = ()
+    zookeeper: bool = False
+
+    @property
+    def of_some(self) -> bool:
+        """Whether it holds for some brokers only."""
+        return bool(self.before) or self.zookeeper
+
+    def holds(self, broker: BrokerKind | None) -> bool:
+        """Whether it holds for this broker."""
+        if not self.of_some:
+            return True
+        return broker is not None and (not self.before or broker.release < self.before) and (not self.zookeeper or broker.zookeeper)
+
+
+@lru_cache(4096)
+def fields(api_key: int, error_code: int, broker: BrokerKind | None = None) -> dict[str, str]:
+    """What stands around an error, by field: the table's word for the value. `broker`: None for one of today."""
+    found: dict[str, str] = {}
+    for row in _rows().get(api_key, ()):
+        if row.error_code in (None, error_code) and row.holds(broker):
+            found |= row.values
+    return found
+
+
+def depends_on_broker(api_key: int, error_code: int) -> bool:
+    """Whether what stands around an error is not the same with all brokers."""
+    return any(row.of_some and row.error_code in (None, error_code) for row in _rows().get(api_key, ()))
 
 
 @cache
-def _fields() -> tuple[dict[int, dict[str, str]], dict[tuple[int, int], dict[str, str]]]:
-    """By api key; by api key and error code."""
-    usual: dict[int, dict[str, str]] = {}
-    own: dict[tuple[int, int], dict[str, str]] = {}
+def _rows() -> dict[int, list[FieldRow]]:
+    """By api key; of two rows that set the same field the later one counts."""
+    found: dict[int, list[FieldRow]] = {}
     for line in facts.schema_folder().joinpath("error_fields.txt").read_text("utf-8").splitlines():
         words = line.split("#", 1)[0].split()
         if not words:
             continue
         apis, names, value, *errors = words
         values = dict.fromkeys(names.split(","), value)
+        before: tuple[int, ...] = ()
+        if errors and errors[-1].startswith("<"):
+            before = tuple(map(int, errors.pop()[1:].split(".")))
+        zookeeper = bool(errors) and errors[-1] == "zk"
+        codes: list[int | None] = [facts.error_code(error) for error in errors[: len(errors) - zookeeper]]
         for key in map(facts.api_key, apis.split(",")):
-            if not errors:
-                usual.setdefault(key, {}).update(values)
-            for error in errors:
-                own.setdefault((key, facts.error_code(error)), {}).update(values)
-    return usual, own
+            found.setdefault(key, []).extend(FieldRow(values, code, before, zookeeper) for code in codes or [None])
+    for rows in found.values():
+        rows.sort(key=lambda row: (row.error_code is not None, row.of_some))
+    return found
 
 
 def error_field(struct: StructPlan) -> FieldPlan | None:

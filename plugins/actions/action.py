@@ -98,6 +98,10 @@ class Action(ABC):
     def effect(self) -> Effect:
         return NO_EFFECT
 
+    def needs_offers(self, api_keys: frozenset[int]) -> bool:
+        """Whether what is done to requests of these APIs depends on what the broker offers in ApiVersions."""
+        return False
+
 
 def span(ns: int) -> str:
     """A duration as rules write it."""

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from ...decoder import EncodeError, Exchange
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
-from ...decoder.schema import facts
+from ...decoder.reference import releases
+from ...decoder.schema import error_places, facts
 from .. import responses
 from ..leaders import with_leaders
 from ..rules.input_value import InputValue
@@ -67,6 +68,9 @@ class Error(Action):
     def effect(self) -> Effect:
         return Effect.CHANGES_RESPONSE if self.forward else Effect.CHANGES_RESPONSE | Effect.KEEPS_REQUEST
 
+    def needs_offers(self, api_keys: frozenset[int]) -> bool:
+        return any(error_places.depends_on_broker(key, self.code) for key in api_keys)
+
     def to_dict(self) -> dict[str, Any]:
         return {"error": facts.error_name(self.code), "broker": BROKER[self.forward]}
 
@@ -79,11 +83,14 @@ class Error(Action):
         if not responses.has_error_code(request.api_key, request.api_version):
             faults.notes.append(f"{name} not returned: {exchange.api} v{exchange.api_version} has no error code")
             return
+        faults.mute += responses.throttle_ms(request.api_key, request.api_version, self.code) * 1_000_000
         if self.forward or exchange.response is not None:
             # before all else, as it may replace the whole response
             faults.change(f"{name}, executed by the broker", partial(self.apply, context), first=True)
         else:
-            found = responses.error_response(request, self.code, exchange.correlation_id, context.cluster_view.cluster)
+            found = responses.error_response(
+                request, self.code, exchange.correlation_id, context.cluster_view.cluster, broker=_broker(exchange)
+            )
             faults.answer = self._with_leaders(found, request, context)
             faults.notes.append(f"{name}, not forwarded")
 
@@ -92,7 +99,7 @@ class Error(Action):
         message, request = response_of(exchange, frame), exchange.request_message
         assert request is not None  # `add_to` has read it
         found = responses.with_errors(
-            message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics
+            message, request, self.code, lambda part: context.selects(exchange, part), context.cluster_view.topics, _broker(exchange)
         )
         if found is None:
             raise NothingToChange(f"{facts.error_name(self.code)} not returned: the response has no selected part")
@@ -102,6 +109,12 @@ class Error(Action):
         view = context.cluster_view
         brokers = {each["node_id"]: each for each in view.cluster.get("brokers", ())}
         return with_leaders(frame, request, self.code, view.leaders, brokers, view.topics)
+
+
+def _broker(exchange: Exchange) -> error_places.BrokerKind | None:
+    """The broker that the client has, or believes to have, by what it was offered; None if it was not."""
+    offered = exchange.about.offered if exchange.about is not None else None
+    return releases.kind_of(frozenset(offered.items())) if offered and responses.METADATA in offered else None
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,9 @@ class Throttle(Action):
     def effect(self) -> Effect:
         return Effect.CHANGES_RESPONSE
 
+    def needs_offers(self, api_keys: frozenset[int]) -> bool:
+        return True
+
     def to_dict(self) -> dict[str, Any]:
         return {"throttle": span(self.time)} | ({} if self.mute else {"mute": False})
 

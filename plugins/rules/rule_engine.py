@@ -71,7 +71,7 @@ class RuleEngine:
         self._interest = frozenset().union(*(each.apis for each in self._active))
         self._late = frozenset().union(*(each.apis if each.rule.late else each.open for each in self._active))
         if any(
-            Need.CONNECTION in each.rule.filter.needs or any(action.KEYS[0] == "throttle" for action in each.rule.do)
+            Need.CONNECTION in each.rule.filter.needs or any(action.needs_offers(each.apis) for action in each.rule.do)
             for each in self._active
         ):
             # It carries the software of clients and the versions of brokers.

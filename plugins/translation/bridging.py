@@ -8,7 +8,7 @@ from ...decoder.reference.releases import Release
 from ...decoder.schema import facts
 from .fields import lost_by_definition
 from .steps import boundaries, differences, has_step, why_droppable, why_impossible
-from .version_ranges import API_VERSIONS, of_release
+from .version_ranges import API_VERSIONS, of_clients, of_release
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,10 @@ def bridges(client: Release, broker: Release) -> list[Bridge]:
     serves = of_release(broker)
     found = []
     for key, (low, high) in of_release(client).items():
-        if not _of_clients(key):
+        if not of_clients(key):
             continue
         found.append(_bridge(key, range(low, high + 1), serves.get(key)))
     return found
-
-
-def _of_clients(api_key: int) -> bool:
-    """Whether clients send it, and not only brokers among themselves."""
-    request = facts.api(api_key).request
-    return "broker" in request.listeners and request.name not in _BETWEEN_BROKERS
-
-
-_BETWEEN_BROKERS = frozenset({"WriteTxnMarkersRequest", "AlterPartitionRequest", "AllocateProducerIdsRequest"})
 
 
 def _bridge(key: int, versions: range, ends: tuple[int, int] | None) -> Bridge:

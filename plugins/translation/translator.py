@@ -65,6 +65,8 @@ class Translator:
     served: Ranges
     shown: Ranges | None = None
     offset_overrides: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    asked: bool = False
+    """Whether the broker has answered an ApiVersions on the client's connection already: before a login it takes no second one."""
 
     def request(self, frame: bytes) -> Translated | Answered | None:
         """What to do with a request; None: it and its response pass unchanged."""
@@ -79,9 +81,11 @@ class Translator:
         except DecodeError:
             return None  # a token, or damage: the broker answers it
         try:
+            if key == API_VERSIONS and (target is None or self.asked):
+                why = "the proxy has asked the broker" if self.asked else "the broker has no ApiVersions"
+                self.asked = False
+                return Answered(self._versions(message), why, refusal=False)
             if target is None:
-                if key == API_VERSIONS:
-                    return Answered(self._versions(message), "the broker has no ApiVersions", refusal=False)
                 raise Unbridgeable(f"the broker does not have {facts.api_name(key)}")
             return self._translated(message, target)
         except (Unbridgeable, EncodeError, RecordsError) as fault:
@@ -163,7 +167,7 @@ class Translator:
         return fields
 
     def _versions(self, message: Message) -> bytes:
-        """The answer to ApiVersions for brokers that have none (before 0.10.0)."""
+        """The answer to ApiVersions for brokers that have none (before 0.10.0), or need not be asked again."""
         fields: Fields = {"api_keys": version_ranges.entries(self.served)}
         self._extend(fields)
         key, version = message.api_key, message.api_version

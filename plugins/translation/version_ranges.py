@@ -13,6 +13,7 @@ Ranges = Mapping[int, tuple[int, int]]
 API_VERSIONS = facts.api_key("ApiVersions")
 CURRENT = "2.1"
 """Current clients expect brokers of at least this release (Kafka 4.0's upgrade notes)."""
+_BETWEEN_BROKERS = frozenset({"WriteTxnMarkersRequest", "AlterPartitionRequest", "AllocateProducerIdsRequest"})
 
 
 def served_by(offered: Ranges) -> dict[int, tuple[int, int]]:
@@ -36,12 +37,28 @@ def bridgeable(api_key: int, ends: tuple[int, int]) -> tuple[int, int]:
     return low, high
 
 
-def shown(served: Ranges, face: str = CURRENT) -> dict[int, tuple[int, int]]:
+def of_clients(api_key: int) -> bool:
+    """Whether clients send it, and not only brokers among themselves."""
+    request = facts.api(api_key).request
+    return "broker" in request.listeners and request.name not in _BETWEEN_BROKERS
+
+
+def face_of(served: Ranges) -> releases.Release:
+    """The newest release up to `CURRENT` that has no API of clients which the broker lacks; at least the first with ApiVersions."""
+    names = [name for name in releases.releases() if releases.release_order(name) <= releases.release_order(CURRENT)]
+    known = [each for each in map(releases.release, names) if each.negotiates]
+    complete = (each for each in reversed(known) if all(key in served for key in each.offered if of_clients(key)))
+    return next(complete, known[0])
+
+
+def shown(served: Ranges, face: str = "") -> dict[int, tuple[int, int]]:
     """Api key -> what clients are shown: all that is older, and of what is newer no more than `face` has.
 
-    Higher versions promise more than the broker can do, so no more of them are shown than current clients need.
+    Without a `face`: that of `face_of`, as clients (kafka-python) infer a release from versions, and then use its other APIs;
+    and the lowest versions that the newest brokers still serve, which every client of today must be able to use.
     """
-    needed = releases.release(face)
+    needed = releases.release(face) if face else face_of(served)
+    least = releases.release(face or releases.releases()[-1])
     found: dict[int, tuple[int, int]] = {}
     for key, ends in served.items():
         try:
@@ -49,8 +66,8 @@ def shown(served: Ranges, face: str = CURRENT) -> dict[int, tuple[int, int]]:
         except KeyError:  # an API newer than the tables
             found[key] = ends
             continue
-        most = needed.served(key)
-        found[key] = low, max(ends[1], min(high, most[1] if most else 0))
+        most, today = needed.served(key), least.served(key)
+        found[key] = low, max(ends[1], min(high, max(most[1] if most else 0, today[0] if today else 0)))
     if API_VERSIONS not in found:
         found[API_VERSIONS] = facts.api(API_VERSIONS).versions.low, 3
     return found

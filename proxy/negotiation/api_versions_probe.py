@@ -2,8 +2,8 @@
 
 It is asked on a connection of the proxy's own where that is possible (`ApiVersionsProbe`), so that a broker without ApiVersions
 spoils no client's; where a connection needs TLS or a login, or the kernel brings clients here, on the client's, behind its login
-(`VersionsPending`). If the broker does not answer there, or closes, the client loses its connection; it comes again, and by then
-it is known.
+(`VersionsPending`), and answers the client's own ApiVersions, too. If the broker does not answer there, or closes, the client loses
+its connection; it comes again, and by then it is known.
 
 A broker that has no ApiVersions shows that: 0.8 closes the connection (that is believed the second time: brokers close
 connections for other reasons, too), 0.9 never answers.
@@ -184,7 +184,7 @@ class VersionsPending:
         if not self._negotiation.knows(connection.broker):
             connection.close("fin")
             return
-        self._negotiation.renew(connection)
+        self._negotiation.renew(connection, asked=not self._aside)
         half, now = connection.request, now_ns()
         half.waits -= 1
         then(now)

@@ -106,6 +106,9 @@ def adapt_request(connection: ConnectionInterface, entry: InFlight, sent: bytes,
     if step.note:
         connection.note(entry.correlation, step.note, now)
     if isinstance(step, Answer):
+        if entry.api_key == API_VERSIONS:
+            shown = Exchange(api_key=API_VERSIONS, api_version=entry.api_version, request=sent[4:], response=step.frame)
+            connection.about.learn(shown)
         if answered:
             entry.answer = framed(step.frame)
             connection.response_orderer.stand_in(entry, original, now)

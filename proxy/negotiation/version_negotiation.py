@@ -89,18 +89,22 @@ class VersionNegotiation:
         release = emulated.profile.release
         return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
-    def renew(self, connection: ConnectionInterface) -> None:
-        """It is known now what a connection's broker offers, or that it does not answer: then what was known holds."""
+    def renew(self, connection: ConnectionInterface, asked: bool = False) -> None:
+        """It is known now what a connection's broker offers, or that it does not answer: then what was known holds. `asked`: on
+        this connection."""
         self._brokers[connection.broker].outdated = False
         adapter = self.make(connection)
         connection.adapter = connection.free = None
         if adapter is not None and not isinstance(adapter, VersionsPending):
+            inner = _inner(adapter)
+            if isinstance(inner, TranslatingAdapter):
+                inner.translator.asked = asked
             use_adapter(connection, adapter)
 
     def renewed(self, connection: ConnectionInterface, adapter: VersionAdapter) -> VersionAdapter:
         """The adapter of a connection whose broker has just answered ApiVersions: a new one if it offers something else than on
         the connections before, because another release has taken its place."""
-        inner = adapter.inner if isinstance(adapter, StackedAdapters) else adapter
+        inner = _inner(adapter)
         found = self._brokers[connection.broker].offers
         if adapter is not connection.adapter or not isinstance(inner, TranslatingAdapter):
             return adapter
@@ -218,3 +222,8 @@ class VersionNegotiation:
         missing = tuple(each.text for each in profile.shortfall(found))
         if missing:
             self._relay.emit_once(NotHonoured(profile.text, missing))
+
+
+def _inner(adapter: VersionAdapter) -> VersionAdapter:
+    """The adapter that faces the broker."""
+    return adapter.inner if isinstance(adapter, StackedAdapters) else adapter

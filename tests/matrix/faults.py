@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from matrix.pair import differences
+from matrix.pair import differences, worse
 from matrix.recording import OF_VERSION_0
 
 REASONS = {
@@ -38,8 +38,11 @@ def reason(finding: dict[str, Any]) -> str | None:
 
 
 def of(result: dict[str, Any]) -> Iterator[str]:
-    """Another outcome than directly, and whatever the recordings show."""
+    """Another outcome than directly, a worse one with translation, and whatever the recordings show."""
     yield from differences(result["direct"], result["proxied"]["said"])
+    if result["translated"] is not None:
+        said = result["translated"]["said"]
+        yield from (f"{stage}: works directly, translated {said.get(stage, said.get('broken'))}" for stage in worse(result["direct"], said))
     sides = {"": result["proxied"], "translated, ": result["translated"]}
     for side, seen in ((side, seen) for side, seen in sides.items() if seen is not None):
         # sarama asks Kafka 0.9 in a version that it cannot know of: see `undecodable-frame`.

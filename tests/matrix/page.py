@@ -20,7 +20,7 @@ from matrix.stages import EXPECTED
 Result = dict[str, Any]
 LETTERS = {stage: stage[0].upper() for stage in EXPECTED}
 NOTHING = "–"
-TAKES = {"group": ["JoinGroup"], "transactions": ["InitProducerId"], "admin": ["CreateTopics", "DescribeConfigs"]}
+TAKES = {"group": ["JoinGroup"], "defaults": ["Produce"], "transactions": ["InitProducerId"], "admin": ["CreateTopics", "DescribeConfigs"]}
 """APIs that a stage cannot do without."""
 
 HEAD = f"""# Compatibility
@@ -30,6 +30,7 @@ program both ways, and the recording is then decoded. `make matrix ARGS="--only 
 their versions.
 
 - **{LETTERS["group"]}** (group): produces plain and gzip records, consumes in a group; the next member resumes after the committed offsets
+- **{LETTERS["defaults"]}** (defaults): produces with the client's own settings, where those are others than above (idempotence)
 - **{LETTERS["transactions"]}** (transactions): produces in transactions, aborts one, consumes with read_committed; commits group offsets if the client can
 - **{LETTERS["admin"]}** (admin): creates a topic with a setting, describes it, and deletes it
 

@@ -1,4 +1,4 @@
-"""One client and one broker: directly, through the proxy at the same time, and through translation where it needs that."""
+"""One client and one broker: directly, and at the same time through the proxy and through translation."""
 
 from __future__ import annotations
 
@@ -111,6 +111,12 @@ def differences(direct: Outcomes, proxied: Outcomes) -> list[str]:
     return found
 
 
+def worse(direct: Outcomes, translated: Outcomes) -> list[str]:
+    """The stages that give what they must directly, and not with translation."""
+    after = succeeded(translated)
+    return [stage for stage, good in succeeded(direct).items() if good and not after.get(stage)]
+
+
 LATE = {"Timeout", "TimeoutError", "TimeoutException", "DeadlineExceeded", "_TIMED_OUT", "OperationTimedOut"}
 
 
@@ -121,16 +127,14 @@ def _outcome(outcomes: Outcomes, stage: str) -> Any:
 
 
 def run_pair(command: Sequence[str], broker: Address, translate: bool = True, patience: float = PATIENCE) -> Outcomes:
-    """All results of a pair, as plain values. `translate`: also through translation, where a stage fails directly;
-    `patience`: see `run_program`."""
+    """All results of a pair, as plain values. `translate`: also through translation; `patience`: see `run_program`."""
     began = time.monotonic()
-    with ThreadPoolExecutor(2) as both:
-        alone = both.submit(tried, command, broker, broker, patience)
-        beside = both.submit(through, command, broker, patience)
+    with ThreadPoolExecutor(3) as together:
+        alone = together.submit(tried, command, broker, broker, patience)
+        beside = together.submit(through, command, broker, patience)
+        other = together.submit(through, command, broker, patience, True) if translate else None
         direct, proxied = alone.result(), beside.result()
-    translated = None
-    if translate and ("broken" in direct or not all(succeeded(direct).values())):
-        translated = through(command, broker, patience, translate=True)
+        translated = other.result() if other is not None else None
     return {
         "client": direct.get("client") or proxied["said"].get("client"),
         "direct": direct,

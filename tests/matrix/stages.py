@@ -1,12 +1,14 @@
 """What every client program does, in whatever language: PROGRAM BOOTSTRAP RUN, and one line of JSON at the end (the last one counts).
 
-The topics RUN-orders and RUN-booked exist, with two partitions each. Three stages, each tried whatever became of the
+The topics RUN-orders and RUN-booked exist, with two partitions each. Four stages, each tried whatever became of the
 others:
 
 - `group`: ten records "plain 0" to "plain 9" to RUN-orders, a member of RUN-group reads and commits them; ten more, "gzip 0"
   to "gzip 9", compressed; another member of the group must go on with exactly these.
   {"first": [...], "second": [...], "committed": [10, 20]}, sorted; without `committed` where the client cannot ask;
   `ends` of both partitions where it can do only that.
+- `defaults`: "default" to partition 1 of RUN-booked, by a producer that has the library's own settings, which a client may
+  derive from the versions that the broker offers. {"sent": 1}; left out where `group` has these settings already
 - `transactions`: "booked 0" to "booked 2" to partition 0 of RUN-booked in a transaction, with offset 7 of RUN-orders'
   partition 0 for RUN-ledger where the client can; "dropped" in one that is aborted; "end" in a third.
   {"committed": what read_committed gives until "end", "offset": 7}
@@ -33,6 +35,7 @@ GZIP = [f"gzip {number}" for number in range(10)]
 BOOKED = ["booked 0", "booked 1", "booked 2", "end"]
 EXPECTED: dict[str, dict[str, Any]] = {
     "group": {"first": PLAIN, "second": GZIP, "committed": [10, 20], "ends": [10, 10]},
+    "defaults": {"sent": 1},
     "transactions": {"committed": BOOKED, "offset": 7},
     "admin": {"partitions": 3, "retention": "3600000", "deleted": True},
 }

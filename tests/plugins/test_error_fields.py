@@ -9,6 +9,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.codec.message import Message
+from barnabas.decoder.connection.api_versions import PeerInfo
+from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import error_places, facts
 from barnabas.plugins import leaders
 from barnabas.plugins.rules.rule_engine import RuleEngine
@@ -158,9 +160,55 @@ def test_mechanisms_of_the_broker_are_kept() -> None:
 
 
 def test_every_line_of_the_table_is_of_fields_that_exist() -> None:
-    usual, own = error_places._fields()
-    for key, names in [*usual.items(), *((key, names) for (key, _), names in own.items())]:
+    for key, names in ((key, row.values) for key, rows in error_places._rows().items() for row in rows):
         text = facts.schema_folder().joinpath(f"{key:03}-{facts.api_name(key)}.kafka").read_text("utf-8")
         response = text.partition("\nresponse ")[2].replace("_", "").lower()
         for name in names:
             assert f" {name.replace('_', '')} " in response, (facts.api_name(key), name)
+
+
+def with_offers(exchange: Exchange, release: str) -> Exchange:
+    """The exchange of a client that was offered what brokers of a release offer."""
+    exchange.about = PeerInfo()
+    exchange.about.offered = releases.release(release).offered
+    return exchange
+
+
+@pytest.mark.parametrize(("release", "generation"), [("0.10.2", 0), ("2.1", 0), ("2.2", -1), ("4.4", -1), ("", -1)])
+def test_the_broker_that_the_client_was_offered_decides(release: str, generation: int) -> None:
+    join = asked("JoinGroup", 1, {"group_id": "g", "member_id": "", "protocol_type": "consumer", "protocols": []})
+    if release:
+        with_offers(join, release)
+    assert error(RuleEngine([]), join, "UNKNOWN_MEMBER_ID")["generation_id"] == generation
+    assert error(RuleEngine([]), join, "UNKNOWN_MEMBER_ID", {"generation_id": 5})["generation_id"] == generation
+
+
+def test_brokers_with_zookeeper_are_told_from_others_of_the_release() -> None:
+    create = asked("CreatePartitions", 3, {"topics": [{"name": "a", "count": 3, "assignments": None}], "timeout_ms": 1})
+    texts = {}
+    for release in ("3.9", "3.9-zk"):
+        (found,) = error(RuleEngine([]), with_offers(create, release), "UNKNOWN_TOPIC_OR_PARTITION").to_dict()["results"]
+        texts[release] = found["error_message"]
+    assert texts["3.9"] is None and texts["3.9-zk"].startswith("UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_only_rules_that_need_the_offers_read_them() -> None:
+    """Holding ApiVersions costs each connection a frame."""
+    for match, name, needed in (
+        ("api == JoinGroup", "UNKNOWN_MEMBER_ID", True),
+        ("api == CreatePartitions", "UNKNOWN_TOPIC_OR_PARTITION", True),
+        ("api == CreatePartitions", "INVALID_PARTITIONS", False),
+        ("api == Produce", "NOT_ENOUGH_REPLICAS", False),
+    ):
+        engine = RuleEngine([Rule.of(match, {"error": name})])
+        assert (facts.api_key("ApiVersions") in engine.interest()) is needed, (match, name)
+
+
+@pytest.mark.parametrize("broker", ["skipped", "executed"])
+def test_a_client_over_its_quota_is_muted(broker: str) -> None:
+    """KIP-219: brokers answer first, and read nothing from the connection for the time that the response names."""
+    create = asked("CreateTopics", 7, {"topics": [{"name": "a", "num_partitions": 1, "replication_factor": 1}]})
+    for name, muted in (("THROTTLING_QUOTA_EXCEEDED", 1_000_000_000), ("TOPIC_ALREADY_EXISTS", 0)):
+        rule = Rule.of("api == CreateTopics", {"error": name, "broker": broker})
+        faults = RuleEngine([rule]).decide(create)
+        assert faults is not None and faults.mute == muted

@@ -14,7 +14,7 @@ _API_VERSIONS = facts.api_key("ApiVersions")
 
 
 def _offer(pair: Pair) -> Iterable[Seen]:
-    # Nearly all offers are sound, and their items need not be made to see that: 3 instead of 20 us.
+    # Nearly all offers are sound, and their items need not be made to see that.
     keys, lows, highs = lists_at(pair.response, "api_keys.api_key", "api_keys.min_version", "api_keys.max_version")
     if _API_VERSIONS in keys and len(set(keys)) == len(keys) and min(lows) >= 0 and all(map(le, lows, highs)):
         return ()

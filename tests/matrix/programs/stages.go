@@ -75,7 +75,7 @@ func within(stage func() (outcome, error)) (outcome, error) {
 func run(client string, name func(error) string, stages map[string]func(bootstrap, run string) (outcome, error)) {
 	bootstrap, id := os.Args[1], os.Args[2]
 	said := outcome{"client": client}
-	for _, stage := range []string{"group", "transactions", "admin"} {
+	for _, stage := range []string{"group", "defaults", "transactions", "admin"} {
 		if do, has := stages[stage]; has {
 			found, err := within(func() (outcome, error) { return do(bootstrap, id) })
 			if err != nil {

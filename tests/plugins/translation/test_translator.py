@@ -10,7 +10,7 @@ from barnabas.decoder import records
 from barnabas.decoder.records import Record
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.translation import Answered, Translated, Translator, served_by
+from barnabas.plugins.translation import Answered, Translated, Translator, served_by, version_ranges
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
 from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward
 
@@ -329,19 +329,47 @@ def test_old_clients_are_offered_bridgeable_versions():
 
 
 def test_new_clients_are_offered_no_more_than_they_need():
-    """0.10.2 answers version 0 only, and has none of these; what 2.1 had is enough for every current client."""
+    """0.10.2 answers version 0 only. It gets the versions without which no client of today works; with Metadata 4 kafka-python
+    would take it for 0.11, and ask for a producer id that it does not have."""
     exchange = Exchange("0.10.2", "ApiVersions", 4, {"client_software_name": "x", "client_software_version": "1"})
     assert exchange.served == 0
     shown = listed(exchange.answer({"error_code": 0, "api_keys": entries("0.10.2")}))
-    assert (shown["Produce"], shown["Fetch"], shown["Metadata"]) == ((0, 7), (0, 10), (0, 7))
+    assert (shown["Produce"], shown["Fetch"], shown["Metadata"]) == ((0, 3), (0, 4), (0, 2))
     assert "InitProducerId" not in shown
+
+
+@pytest.mark.parametrize("name", [each for each in releases.releases() if releases.release_order(each) < (2, 1)])
+def test_no_version_is_offered_of_a_release_whose_other_apis_the_broker_lacks(name):
+    """Clients infer a release from one version, and use what else it has. Only what every client of today needs is offered even so."""
+    broker, today = releases.release(name), releases.release(releases.releases()[-1])
+    for key, (_, high) in version_ranges.shown(version_ranges.of_release(broker)).items():
+        since = releases.since(key, high)
+        most = (broker.served(key) or (0, -1))[1]
+        if since is None or key == 18 or high <= max(most, (today.served(key) or (0, 0))[0]):
+            continue
+        if releases.release_order(since) >= (0, 10, 1):
+            missing = [other for other in releases.release(since).offered if other not in broker.offers and version_ranges.of_clients(other)]
+            assert not missing, (facts.api_name(key), high, since, list(map(facts.api_name, missing)))
+
+
+def test_an_api_versions_that_the_proxy_has_sent_itself_answers_the_clients():
+    """A broker takes one of them before a login."""
+    adapter = TranslatingAdapter(served_by(releases.release("4.3").offered))
+    adapter.translator.asked = True
+    asked = request("ApiVersions", 3, {"client_software_name": "x", "client_software_version": "1"})
+    step = adapter.request(asked)
+    assert isinstance(step, Answer)
+    shown = listed(decoder.decode_response(step.frame, api_key=18, api_version=3).to_dict())
+    assert (shown["Produce"], shown["Fetch"], shown["ApiVersions"][0]) == ((0, 13), (0, 18), 0)
+    assert isinstance(adapter.request(asked), Forward)
 
 
 def test_api_versions_is_answered_for_brokers_without_it():
     found = translator("0.8.2").request(request("ApiVersions", 3, {}))
     assert isinstance(found, Answered) and not found.refusal
     shown = listed(decoder.decode_response(found.frame, api_key=18, api_version=3).to_dict())
-    assert shown["Produce"] == (0, 7) and shown["ApiVersions"] == (0, 3) and "JoinGroup" not in shown
+    assert shown["Produce"] == (0, 3) and shown["Metadata"] == (0, 1)
+    assert shown["ApiVersions"] == (0, 3) and "JoinGroup" not in shown
 
 
 # --- as an adapter -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from matrix import faults
 from matrix.brokers import BROKERS, Address
 from matrix.building import Client, Missing, kcat, python
-from matrix.pair import run_pair, succeeded
+from matrix.pair import run_pair, succeeded, worse
 
 OLD = "0.10.2"
 
@@ -40,3 +40,12 @@ def test_on_an_old_broker(client: Client, works: dict[str, bool], finding: str, 
     assert list(faults.of(result)) == []
     assert succeeded(result["direct"]) == works
     assert {found["id"] for found in result["proxied"]["findings"]} == {finding} - {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kafka-python", "confluent-kafka", "aiokafka"])
+def test_translation_is_never_worse(name: str, address: Address) -> None:
+    """All clients and brokers: `make matrix`."""
+    result = run_pair(python(name).build(), address)
+    assert succeeded(result["direct"])
+    assert worse(result["direct"], result["translated"]["said"]) == []

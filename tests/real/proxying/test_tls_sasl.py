@@ -175,6 +175,25 @@ def test_logins_of_old_clients_pass_through_a_translation(secured: Secured) -> N
         for partition, mechanism in enumerate(("PLAIN", "SCRAM-SHA-256")):
             kafka_python(running.bootstrap, partition, **security, sasl_mechanism=mechanism, api_version=(0, 10, 2))
     assert not running.warnings()
+    assert not [event for event in running.events(ConnectionClosed) if event.by == "broker"]
+
+
+def test_the_first_login_through_a_translation_succeeds(secured: Secured) -> None:
+    """What the broker serves can only be asked on the client's connection, and before a login it takes one ApiVersions."""
+    tls = TlsConfig(broker=True, broker_ca=secured.ca.path)
+    security = {"security.protocol": "SASL_PLAINTEXT", **librdkafka_login("PLAIN")}
+    with secured.proxy("TLSLOGIN", tls=tls, versions=VersionsConfig(translate=True)) as running:
+        client = RawClient(running.proxy.address)
+        offered = {each["api_key"] for each in client.ask("ApiVersions", 3, {"client_software_name": "x"})["api_keys"]}
+        assert {0, 1, 3, 17, 18} <= offered
+        assert client.ask("SaslHandshake", 0, {"mechanism": "PLAIN"})["error_code"] == 0
+        assert client.frame(f"\0{USER}\0{PASSWORD}".encode()) == b""
+        assert client.ask("Metadata", 8, {"topics": None})["brokers"]
+        assert len(running.events(ConnectionOpened)) == 1
+    with secured.proxy("TLSLOGIN", tls=tls, versions=VersionsConfig(translate=True)) as running:
+        confluent(running.bootstrap, 0, **security)
+    assert not running.warnings()
+    assert not [event for event in running.events(ConnectionClosed) if event.by == "broker"]
 
 
 @pytest.mark.parametrize("over_tls", [pytest.param(False, marks=pytest.mark.slow), True])

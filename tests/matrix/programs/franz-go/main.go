@@ -94,6 +94,18 @@ func group(bootstrap, run string) (outcome, error) {
 	return outcome{"first": seen[0], "second": seen[1], "committed": committed}, nil
 }
 
+func defaults(bootstrap, run string) (outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	producer, err := clientOf(bootstrap)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	err = producer.ProduceSync(ctx, &kgo.Record{Topic: run + "-booked", Partition: 1, Value: []byte("default")}).FirstErr()
+	return outcome{"sent": 1}, err
+}
+
 func transactions(bootstrap, run string) (outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -183,6 +195,6 @@ func name(err error) string {
 
 func main() {
 	run("franz-go "+version("github.com/twmb/franz-go"), name, map[string]func(string, string) (outcome, error){
-		"group": group, "transactions": transactions, "admin": admin,
+		"group": group, "defaults": defaults, "transactions": transactions, "admin": admin,
 	})
 }

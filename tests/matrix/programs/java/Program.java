@@ -48,6 +48,13 @@ public class Program {
         return said;
     }
 
+    static Map<String, Object> defaults(String bootstrap, String run) throws Exception {
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(AnyRelease.settings(bootstrap))) {
+            producer.send(new ProducerRecord<>(run + "-booked", 1, "k", "default")).get(Patience.MS, TimeUnit.MILLISECONDS);
+        }
+        return new TreeMap<>(Collections.singletonMap("sent", 1));
+    }
+
     static String json(Object value) {
         StringJoiner parts;
         if (value instanceof Map) {
@@ -92,6 +99,7 @@ public class Program {
     public static void main(String[] given) throws Exception {
         Map<String, Stage> stages = new LinkedHashMap<>();
         stages.put("group", Program::group);
+        stages.put("defaults", Program::defaults);
         try {
             @SuppressWarnings("unchecked")
             Map<String, Stage> later = (Map<String, Stage>) Class.forName("Later").getMethod("stages").invoke(null);

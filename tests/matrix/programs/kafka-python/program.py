@@ -47,6 +47,12 @@ def group(bootstrap: str, run: str) -> dict[str, Any]:
     return {"first": seen[0], "second": seen[1], "committed": committed}
 
 
+def defaults(bootstrap: str, run: str) -> dict[str, Any]:
+    with producer(bootstrap) as writer:
+        writer.send(f"{run}-booked", b"default", partition=1).get(PATIENCE)
+    return {"sent": 1}
+
+
 def transactions(bootstrap: str, run: str) -> dict[str, Any]:
     source, target = TopicPartition(f"{run}-orders", 0), TopicPartition(f"{run}-booked", 0)
     writer = producer(bootstrap, transactional_id=f"{run}-tx")
@@ -92,4 +98,4 @@ def admin(bootstrap: str, run: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(f"kafka-python {kafka.__version__}", group=group, transactions=transactions, admin=admin)
+    main(f"kafka-python {kafka.__version__}", group=group, defaults=defaults, transactions=transactions, admin=admin)
