@@ -195,7 +195,4 @@ def refused(request: Message, error: str, why: str) -> Answered:
         return Answered(b"", why)
     code = facts.error_code(error)
     code = error_codes.changes(key, version).get(code, code)
-    try:
-        return Answered(responses.error_response(request, code, request.header["correlation_id"]), why)
-    except EncodeError:  # its answer cannot repeat what it names
-        return Answered(b"", why)
+    return Answered(responses.error_response(request, code, request.header["correlation_id"]), why)

@@ -23,7 +23,7 @@ REASONS = {
     "unanswered-request": ("ApiVersions v", "Kafka 0.9 does not answer unknown requests."),
     "closed-on-first-request": ("ApiVersions v", "Kafka 0.8 closes the connection on unknown requests."),
     "undecodable-frame": (
-        "Metadata v11 between client 'sarama-client'",
+        "Metadata v11 response of broker",
         "Kafka 0.9 does not have that version and answers in version 0.",
     ),
     "corrupt-batch": ("format 2, but Produce v", "The client also does this without the proxy."),

@@ -12,7 +12,9 @@ from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by, version_ranges
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
+from barnabas.plugins.translation.translator import refused
 from barnabas.plugins.versions.adapter import AdaptedRequest, Answer, Close, Forward
+from harness.generator import Generator, triples
 
 NOW = 1_700_000_000_000
 
@@ -301,6 +303,17 @@ def test_requests_that_cannot_be_converted_are_refused_in_the_clients_version(ap
     got, reason = refusal("0.10.2", api, version, fields)
     assert why in reason
     assert got is None or 35 in _codes(got) or not _codes(got)
+
+
+def test_every_request_that_can_be_read_can_be_refused():
+    """Whatever it names, and leaves null, can be repeated in the answer."""
+    for number, (kind, key, version) in enumerate(triples()):
+        if kind != "request":
+            continue
+        head = decoder.decode_request(decoder.encode_request(key, version, {}, correlation_id=1, client_id="x"))
+        asked = decoder.decode_request(head.frame[: head.body_start] + Generator(number).body(kind, key, version)[1])
+        answered = refused(asked, "UNSUPPORTED_VERSION", "no").frame
+        assert not answered or decoder.decode_response(answered, api_key=key, api_version=version) is not None
 
 
 def _codes(value: Any) -> list[int]:
