@@ -66,8 +66,7 @@ class Translator:
     shown: Ranges | None = None
     offset_overrides: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     asked: bool = False
-    """Whether the broker has answered an ApiVersions on the client's connection already, and nothing else: before a login it takes
-    no second one."""
+    """Whether the broker has answered an ApiVersions on the client's connection already: before a login it takes no second one."""
 
     def request(self, frame: bytes) -> Translated | Answered | None:
         """What to do with a request; None: it and its response pass unchanged."""
@@ -75,7 +74,6 @@ class Translator:
             return None
         key, version, _ = _HEAD.unpack_from(frame)
         target = self.target(key, version)
-        self.asked = self.asked and key == API_VERSIONS
         if target == version and key != API_VERSIONS:
             return None
         try:

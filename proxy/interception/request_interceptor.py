@@ -263,9 +263,9 @@ class RequestInterceptor:
         def again(later: int) -> None:
             self._go(frame, original, exchange, faults, answered, later)
 
-        if version_adaptation.await_offers(connection, again, now):
-            return
         _, key, version, correlation = REQUEST(frame)
+        if version_adaptation.await_offers(connection, key, again, now):
+            return
         entry = InFlight(key, version, correlation)
         by, self.plugin_note = self.plugin_note, ""
         note = by or ("addresses" if key in ADDRESS_REQUESTS else EDITED_BY_HAND)

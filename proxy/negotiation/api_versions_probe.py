@@ -145,7 +145,7 @@ class VersionsPending:
         self._negotiation = negotiation
         self._connection = connection
         self._then: Callable[[int], None] | None = None
-        self._aside = False
+        self._aside = self._asks = False
 
     def wants(self, api_key: int, api_version: int) -> bool:
         return True
@@ -156,10 +156,11 @@ class VersionsPending:
     def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         raise AssertionError("no request has gone on")
 
-    def begin(self, then: Callable[[int], None]) -> bool:
-        """Let the client's requests wait until the broker has answered; `then` goes on with the first. Whether the broker is
-        to be asked on this connection."""
+    def begin(self, then: Callable[[int], None], api_key: int) -> bool:
+        """Let the client's requests wait until the broker has answered; `then` goes on with the first, which is of that API.
+        Whether the broker is to be asked on this connection."""
         self._then = then
+        self._asks = api_key == API_VERSIONS
         connection = self._connection
         half = connection.request
         half.paused = True
@@ -184,7 +185,7 @@ class VersionsPending:
         if not self._negotiation.knows(connection.broker):
             connection.close("fin")
             return
-        self._negotiation.renew(connection, asked=not self._aside)
+        self._negotiation.renew(connection, asked=self._asks and not self._aside)
         half, now = connection.request, now_ns()
         half.waits -= 1
         then(now)

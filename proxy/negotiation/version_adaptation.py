@@ -70,12 +70,12 @@ def passing_requests(connection: ConnectionInterface, adapter: VersionAdapter) -
     return connection.free[1]
 
 
-def await_offers(connection: ConnectionInterface, then: Callable[[int], None], now: int) -> bool:
-    """Whether a request has to wait until it is known what the broker offers; `then` goes on with it."""
+def await_offers(connection: ConnectionInterface, api_key: int, then: Callable[[int], None], now: int) -> bool:
+    """Whether a request of an API has to wait until it is known what the broker offers; `then` goes on with it."""
     probe = pending(connection.adapter)
     if probe is None:
         return False
-    if probe.begin(then):
+    if probe.begin(then, api_key):
         _send_own(connection, Adaptation(probe, ABOUT, before=0), ASKING, now)
     return True
 

@@ -350,7 +350,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     went: list[int] = []
     for _ in range(lost):
         connection = begin()
-        assert connection.adapter.begin(went.append) and connection.request.paused
+        assert connection.adapter.begin(went.append, API_VERSIONS) and connection.request.paused
         getattr(connection.adapter, end)()
         assert connection.ends == ["fin"] and went == []
     assert [event.release for event in relay.events] == [release]
@@ -358,7 +358,7 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
 
     negotiation = VersionNegotiation(relay, VersionsConfig(translate=True))
     connection = begin()
-    assert connection.adapter.begin(went.append)
+    assert connection.adapter.begin(went.append, API_VERSIONS)
     ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]
     answer = decoder.encode_response(API_VERSIONS, 0, {"api_keys": ranges}, correlation_id=1)
     connection.adapter.response_before(ABOUT, 0, answer)
