@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from ...decoder import Exchange
@@ -22,6 +26,31 @@ from ..recording.recorder import Recorder
 from ..recording.recording import SEGMENT_BYTES
 from .index_builder import foreign_notes, unread_notes
 from .scan import Scanner
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM take effect behind the block: an exception in the middle of it would leave streams and segments that
+    cannot be ended in order."""
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = [number for number, handler in before.items() if handler is not None]  # None: not set from Python
+    for number in ours:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+        if came:
+            signal.raise_signal(came[0])  # the handler runs before this returns
 
 
 class OwnRecording(BarnabasError, ValueError):
@@ -196,14 +225,16 @@ class Importer:
         """Read and write some of the file; False when nothing new is in it."""
         assert self._source is not None
         self._source.fill(self.scanner.windows.offset + WINDOW)
-        more = self.scanner.windows.advance()
+        with _uninterrupted():
+            more = self.scanner.windows.advance()
         if self.failure is not None and self._on_trouble is None:
             raise self.failure
         return more
 
     def flush(self) -> None:
         """Hand what was written to the operating system, once a second."""
-        self.recorder.tick()
+        with _uninterrupted():
+            self.recorder.tick()
 
     def _end_file(self) -> None:
         if self._source is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import signal
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from barnabas.captures import open_capture, rebuild
@@ -63,6 +65,28 @@ def test_the_index_is_that_of_the_segments(tmp_path: Path) -> None:
         written = index.read_bytes()
         rebuild(segment)
         assert index.read_bytes()[64:] == written[64:]
+
+
+def test_an_interruption_waits_until_what_was_read_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = tmp_path / "foreign.pcap", tmp_path / "own"
+    path.write_bytes(as_pcap(traffic(12)))
+    importer = Importer(out)
+    opened, handler = importer.recorder.opened, signal.getsignal(signal.SIGINT)
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        opened(*arguments, **options)
+
+    monkeypatch.setattr(importer.recorder, "opened", interrupted)
+    source = CaptureSource(path)
+    importer.begin(source)
+    with pytest.raises(KeyboardInterrupt):
+        importer.advance()
+    assert not importer.advance()
+    importer.close()
+    source.close()
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert rows(out) == rows(path)
 
 
 def test_tshark_finds_no_fault(tmp_path: Path, complaints) -> None:
