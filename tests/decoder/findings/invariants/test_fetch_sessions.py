@@ -1,5 +1,5 @@
-"""What the rows of Fetch say of incremental sessions (KIP-227): Apache Kafka answers what the whole session asks for, and
-a recording does not always have the whole session."""
+"""What the rows of Fetch say of incremental sessions (KIP-227): Apache Kafka answers what the whole session asks for,
+and a recording does not always have the whole session."""
 
 from __future__ import annotations
 
