@@ -2,7 +2,7 @@
 
 Responses of Fetch are judged with the session of their connection (KIP-227): incremental ones leave partitions out and
 have others than the request. Nothing is said of fetches of followers, and nothing about a session that began before
-the capture.
+the capture, or one of whose requests is missing in it or was not answered.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from .row import Pair, Row, Seen
 PERSISTS = 3
 """Answers in a row. A broker reads its watermarks before the records, so that single ones are races."""
 MOST_PLACES = 20_000
+_LAST_EPOCH = 0x7FFFFFFF
 _BATCH_HEAD = 61
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 
 
 class _Link:
-    """The fetches of one connection. `session`: what its session asks for, None if there is none or its beginning was
-    not seen. `watermarks`: by topic id and partition. `streaks`: answers in a row that contradict a row, by its id and
-    partition."""
+    """The fetches of one connection. `session`: what its session asks for, None if there is none or not all of it was
+    seen. `next_request`: the session id and epoch of its next request. `watermarks`: by topic id and partition.
+    `streaks`: answers in a row that contradict a row, by its id and partition."""
 
     def __init__(self) -> None:
         self.session: set[tuple[Any, int]] | None = None
+        self.next_request = (0, 0)
         self.watermarks: dict[tuple[Any, int], int] = {}
         self.streaks: BoundedDict[tuple[str, Any, int], int] = BoundedDict(MOST_PLACES)
 
@@ -160,25 +162,28 @@ def _session(pair: Pair, link: _Link, asked: Any, at: _Places, found: list[Seen]
     if epoch <= 0:
         made = epoch == 0 and pair.answer.session_id != 0
         link.session = set(new) if made else None
+        if made:
+            link.next_request = pair.answer.session_id, 1
         return new
     assert at.session_id is not None and at.forgotten is not None  # of the same versions as the epoch
-    session_id = asked[at.session_id]
-    if pair.answer.session_id != session_id and not pair.answer.error_code:
-        found.append(
-            Seen(
-                "session_id",
-                f"is {pair.answer.session_id} in an answer of session {session_id}",
-                "fetch-session-changed",
-            )
-        )
+    session_id, answer = asked[at.session_id], pair.answer
+    if answer.error_code or link.next_request != (session_id, epoch):
+        link.session = None  # the broker refused the request, or handled others that are not known
+    link.next_request = session_id, epoch % _LAST_EPOCH + 1
     session = link.session
     if session is not None:
-        for topic in asked[at.forgotten] or ():
+        session.update(new)
+        for topic in asked[at.forgotten] or ():  # as Apache Kafka: after what is new
             session.difference_update((topic[0], p) for p in topic[1] or ())
-        if len(session) + len(new) > MOST_PLACES:
+        if not session or len(session) > MOST_PLACES:
             link.session = None
-        else:
-            session.update(new)
+        if not session:
+            return new  # the broker closes a session that asks for nothing, and answers as if there were none
+    # Id 0 may close a session, and comes with the empty answer to a throttled client whose session the broker lacks.
+    ended = not answer.session_id and (session is None or answer.throttle_time_ms)
+    if answer.session_id != session_id and not answer.error_code and not ended:
+        text = f"is {answer.session_id} in an answer of session {session_id}"
+        found.append(Seen("session_id", text, "fetch-session-changed"))
     return None
 
 
