@@ -271,6 +271,13 @@ class NativeRecorder:
         connection.blocker = decoder.oldest(lambda e: not _is_plain(e) or not knows(e.api_key, e.api_version))
         return connection.blocker is None and [exchange for exchange, _ in in_flight.values()] == decoder.pending()
 
+    def give_up(self, connection: RecordedConnection) -> None:
+        """The requests that a native recorder holds get no response. They go into the index without objects, since as many may wait
+        as `MOST_WAITING` per connection; with what is left, its decoder goes on."""
+        if connection.recorder is not None:
+            connection.recorder.give_up(self._recording.index.records, self._recording.index.string)
+        self.leave(connection)
+
     def leave(self, connection: RecordedConnection) -> None:
         """Release a connection's native recorder: its decoder goes on."""
         recorder = self.drop(connection)
