@@ -322,9 +322,12 @@ class NativeRecorder:
         for connection in connections:
             if connection.recorder is not None:
                 recorders.append(connection.recorder)
-            else:
-                others.extend(asked.entry() for asked in self.unanswered(connection))
-        slow = pack_in_flight(entry for entry in others if entry.offset >= 0)
+                continue
+            number = connection.open.number & 0xFFFFFFFF
+            for each, _ in connection.in_flight.values():  # each MiB: a `CarriedRequest` of each would cost more than the rest
+                if (offset := each.marks.request_offset) >= 0:
+                    others.append(InFlight(number, each.correlation_id, each.api_key, each.api_version, offset))
+        slow = pack_in_flight(others)
         fast: bytes = self._context.waiting(recorders) if recorders else b""
         if not slow or not fast:
             return slow or fast
