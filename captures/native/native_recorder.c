@@ -409,8 +409,8 @@ static PyObject *Recorder_detach(PyObject *self, PyObject *nothing) {
     Py_RETURN_NONE;
 }
 
-/* give_up(records, names): the requests that wait get no response. Of one that cannot be recorded nothing is written, and it still
-   waits. The two are as of `attach`: no packet is written, so it need not be attached. */
+/* give_up(records, names): the requests that wait get no response. Of one that cannot be recorded nothing is written,
+   and it still waits. The two are as of `attach`: no packet is written, so it need not be attached. */
 static PyObject *Recorder_give_up(PyObject *self, PyObject *const *a, Py_ssize_t given) {
     ConnectionRecorder *recorder = (ConnectionRecorder *)self;
     if (given != 2 || !PyByteArray_Check(a[0])) {

@@ -272,8 +272,8 @@ class NativeRecorder:
         return connection.blocker is None and [exchange for exchange, _ in in_flight.values()] == decoder.pending()
 
     def give_up(self, connection: RecordedConnection) -> None:
-        """The requests that a native recorder holds get no response. They go into the index without objects, since as many may wait
-        as `MOST_WAITING` per connection; with what is left, its decoder goes on."""
+        """The requests that a native recorder holds get no response. They go into the index without objects, since as
+        many may wait as `MOST_WAITING` per connection; with what is left, its decoder goes on."""
         if connection.recorder is not None:
             connection.recorder.give_up(self._recording.index.records, self._recording.index.string)
         self.leave(connection)
@@ -324,7 +324,8 @@ class NativeRecorder:
                 recorders.append(connection.recorder)
                 continue
             number = connection.open.number & 0xFFFFFFFF
-            for each, _ in connection.in_flight.values():  # each MiB: a `CarriedRequest` of each would cost more than the rest
+            # Once a MiB for all that wait: a `CarriedRequest` of each would cost more than the rest.
+            for each, _ in connection.in_flight.values():
                 if (offset := each.marks.request_offset) >= 0:
                     others.append(InFlight(number, each.correlation_id, each.api_key, each.api_version, offset))
         slow = pack_in_flight(others)

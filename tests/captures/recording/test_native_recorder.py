@@ -156,8 +156,8 @@ def test_lost_responses_stay_on_the_fast_way(tmp_path: Path, monkeypatch: pytest
 
 
 class NeverAnswered:
-    """Requests of two clients that wait when their connections end, one of them after a segment began with them; a response that is not
-    whole; and some that wait until the recording ends."""
+    """Requests on two connections that wait when these end; a response that is not whole; requests on a third that wait
+    until the recording ends."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -166,7 +166,8 @@ class NeverAnswered:
         for n in range(900):
             fields = {"group_id": "g" * (n % 50), "generation_id": 1, "member_id": "m"}
             client = None if n % 30 == 0 else f"c{n % 7}"
-            recorder.data(n % 3, 0, 1000 + n, with_size(encode_request(12, 1, fields, correlation_id=n, client_id=client)))
+            request = encode_request(12, 1, fields, correlation_id=n, client_id=client)
+            recorder.data(n % 3, 0, 1000 + n, with_size(request))
         recorder.data(0, 1, 3000, with_size(encode_response(12, 1, {}, correlation_id=0))[:7])
         recorder.data(0, 0, 3001, b"\0\0\0\x20half")
         if self.how == "carried":
@@ -181,12 +182,15 @@ class NeverAnswered:
 @needs_accelerator
 @pytest.mark.parametrize("how", ["closed", "carried", "half"])
 @pytest.mark.parametrize("options", [{}, {"snaplen": 128}, {"segment_bytes": 30_000}], ids=["whole", "cut", "segments"])
-def test_requests_without_response_are_recorded_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, options) -> None:
+def test_requests_without_response_are_recorded_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, options
+) -> None:
     counts, decoded, exchange = {}, Counter(), IndexEncoder.exchange
     for fast in (False, True):
         with monkeypatch.context() as patch:
             count = partial(decoded.update, [fast])
-            patch.setattr(IndexEncoder, "exchange", lambda *args, count=count, **named: count() or exchange(*args, **named))
+            seen = lambda *args, count=count, **named: count() or exchange(*args, **named)  # noqa: E731
+            patch.setattr(IndexEncoder, "exchange", seen)
             counts[fast] = record(tmp_path / str(fast), monkeypatch, NeverAnswered(how), fast, **options).counts
     assert counts[True] == counts[False] and counts[True]["exchanges"] == 600
     assert files(tmp_path / "True") == files(tmp_path / "False")
