@@ -77,6 +77,8 @@ class ConnectionRecorder:
         """The frame of the `place`-th request that waits, with its size bytes."""
     def moved(self, place: int, offset: int, flags: int, /) -> None: ...
     def detach(self) -> None: ...
+    def give_up(self, records: bytearray, names: Callable[[str], int], /) -> None:
+        """The requests that wait get no response."""
     def release(self) -> tuple[list[tuple[bytes, int, int, int, int]], tuple[bytes, int, int], tuple[bytes, int, int]]:
         """The requests that wait, as (frame, time_ns, offset, flags, cut), and by direction (bytes held, time_ns, skipped)."""
 

@@ -200,11 +200,12 @@ static int write_record(ConnectionRecorder *recorder, const Waiting *asked, int6
     return index_add(recorder->records, &record) ? DONE : FAILED;
 }
 
-/* The oldest request gets no response. */
-static int give_up_first(ConnectionRecorder *recorder) {
+int give_up_first(ConnectionRecorder *recorder) {
     int state = write_record(recorder, waiting_at(recorder, 0), 0, -1, 0, 0, 0);
     if (state == DONE)
         queue_take(recorder);
+    else
+        recorder->context->exchanges--;
     return state;
 }
 

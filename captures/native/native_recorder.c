@@ -409,6 +409,29 @@ static PyObject *Recorder_detach(PyObject *self, PyObject *nothing) {
     Py_RETURN_NONE;
 }
 
+/* give_up(records, names): the requests that wait get no response. Of one that cannot be recorded nothing is written,
+   and it still waits. The two are as of `attach`: no packet is written, so it need not be attached. */
+static PyObject *Recorder_give_up(PyObject *self, PyObject *const *a, Py_ssize_t given) {
+    ConnectionRecorder *recorder = (ConnectionRecorder *)self;
+    if (given != 2 || !PyByteArray_Check(a[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected a bytearray and a function");
+        return NULL;
+    }
+    if (!recorder->ends.attached) {
+        recorder->records = Py_NewRef(a[0]);
+        recorder->names = Py_NewRef(a[1]);
+        recorder->client_number = 0;
+    }
+    int state = DONE;
+    while (state == DONE && recorder->queue.count)
+        state = give_up_first(recorder);
+    if (!recorder->ends.attached)
+        release_segment(recorder);
+    if (state != DONE)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 /* attach(next, head of the client, head of the broker, buffer, records, names): the segment to write to. `next`: two
    uint64 that others use, too; `names(text)` gives the id of a string. */
 static PyObject *Recorder_attach(PyObject *self, PyObject *const *a, Py_ssize_t given) {
@@ -467,6 +490,7 @@ static PyMethodDef methods[] = {
     {"frame", Recorder_frame, METH_O, NULL},
     {"moved", (PyCFunction)(void (*)(void))Recorder_moved, METH_FASTCALL, NULL},
     {"detach", Recorder_detach, METH_NOARGS, NULL},
+    {"give_up", (PyCFunction)(void (*)(void))Recorder_give_up, METH_FASTCALL, NULL},
     {"attach", (PyCFunction)(void (*)(void))Recorder_attach, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -202,6 +202,7 @@ enum { DONE, STOP, CARE, FAILED = -1 }; /* taken; the segment is to be looked af
 
 void queue_take(ConnectionRecorder *recorder);
 void waiting_free(ConnectionRecorder *recorder, Waiting *what);
+int give_up_first(ConnectionRecorder *recorder); /* the oldest request gets no response: its record is written */
 /* `cut`: bytes of the frame behind `size` that were not kept */
 int read_request(ConnectionRecorder *recorder, const uint8_t *frame, Py_ssize_t size, Py_ssize_t cut, Waiting *what, int *acks);
 int take_request(ConnectionRecorder *recorder, const uint8_t *data, Py_ssize_t size, Py_ssize_t cut, int64_t time_ns, Memory *owned,

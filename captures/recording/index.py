@@ -186,15 +186,14 @@ class IndexEncoder:
         marks = exchange.marks
         error = 0
         try:
-            sides = [exchange.request_message]
-            undecoded = exchange.request is not None and sides[0] is None and not exchange.request_cut
-            if not pending:
-                error = exchange.error
-                sides.append(exchange.response_message)
+            asked, answered = exchange.request_message, None
+            undecoded = exchange.request is not None and asked is None and not exchange.request_cut
+            if not pending and exchange.response is not None:
+                error, answered = exchange.error, exchange.response_message
                 undecoded = exchange.undecoded is not None
             if undecoded:
                 flags |= UNDECODED
-            elif any(side is not None and side.trailing for side in sides):
+            elif (asked is not None and asked.trailing) or (answered is not None and answered.trailing):
                 flags |= SURPLUS
         except Exception as fault:  # a fault of the decoder must not end a recording
             contained("decoding an exchange for the index", fault)

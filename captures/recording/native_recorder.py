@@ -271,6 +271,13 @@ class NativeRecorder:
         connection.blocker = decoder.oldest(lambda e: not _is_plain(e) or not knows(e.api_key, e.api_version))
         return connection.blocker is None and [exchange for exchange, _ in in_flight.values()] == decoder.pending()
 
+    def give_up(self, connection: RecordedConnection) -> None:
+        """The requests that a native recorder holds get no response. They go into the index without objects, since as
+        many may wait as `MOST_WAITING` per connection; with what is left, its decoder goes on."""
+        if connection.recorder is not None:
+            connection.recorder.give_up(self._recording.index.records, self._recording.index.string)
+        self.leave(connection)
+
     def leave(self, connection: RecordedConnection) -> None:
         """Release a connection's native recorder: its decoder goes on."""
         recorder = self.drop(connection)
@@ -315,9 +322,13 @@ class NativeRecorder:
         for connection in connections:
             if connection.recorder is not None:
                 recorders.append(connection.recorder)
-            else:
-                others.extend(asked.entry() for asked in self.unanswered(connection))
-        slow = pack_in_flight(entry for entry in others if entry.offset >= 0)
+                continue
+            number = connection.open.number & 0xFFFFFFFF
+            # Once a MiB for all that wait: a `CarriedRequest` of each would cost more than the rest.
+            for each, _ in connection.in_flight.values():
+                if (offset := each.marks.request_offset) >= 0:
+                    others.append(InFlight(number, each.correlation_id, each.api_key, each.api_version, offset))
+        slow = pack_in_flight(others)
         fast: bytes = self._context.waiting(recorders) if recorders else b""
         if not slow or not fast:
             return slow or fast

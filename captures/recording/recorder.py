@@ -250,9 +250,9 @@ class Recorder:
         connection = self._connections.get(conn)
         if connection is None:
             return
-        self._native.leave(connection)
         connection.broker_ended = direction == Direction.RESPONSE
         try:
+            (self._native.give_up if connection.broker_ended else self._native.leave)(connection)
             for event in connection.decoder.broker_ended(time_ns) if connection.broker_ended else ():
                 self._event(connection, event)
             if self._wanted is None or connection.written:
@@ -267,14 +267,15 @@ class Recorder:
         connection = self._connections.get(conn)
         if connection is None:
             return
-        self._native.leave(connection)
         try:
+            self._native.give_up(connection)
             for event in connection.decoder.close(time_ns):
                 self._event(connection, event)
             if self._wanted is None or connection.written:
                 self._recording.end(connection.open, time_ns, how, by, connection.broker_ended)
         except Exception as error:
             self._fault(f"connection {conn}", error)
+            self._native.drop(connection)
         del self._connections[conn]
         self._recording.tick()
 

@@ -16,6 +16,8 @@ import struct
 import time
 from array import array
 from collections.abc import Iterable
+from itertools import starmap
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,7 +95,7 @@ def check(path: str | Path) -> list[str]:
 
 def pack_in_flight(entries: Iterable[InFlight]) -> bytes:
     """The entries of a sync block, in the order of the file."""
-    return b"".join(IN_FLIGHT.pack(*entry) for entry in sorted(entries, key=lambda entry: entry.offset))
+    return b"".join(starmap(IN_FLIGHT.pack, sorted(entries, key=attrgetter("offset"))))
 
 
 def _buffer(start: bytes) -> bytearray:

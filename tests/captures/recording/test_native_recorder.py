@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.captures.native.accelerator import native
 from barnabas.captures.recording import native_recorder, recording
+from barnabas.captures.recording.index import IndexEncoder
 from barnabas.captures.recording.segment import check
 from barnabas.decoder import encode_request, encode_response
 from barnabas.decoder.connection.correlation import MOST_WAITING
@@ -150,3 +153,47 @@ def test_lost_responses_stay_on_the_fast_way(tmp_path: Path, monkeypatch: pytest
     assert recorder.counts["exchanges"] == 600 and recorder._native.counts["exchanges"] > 400
     with open_capture(tmp_path / "True") as capture:
         assert sum(str(row.state) == "no_response" for row in capture.rows()) == 86
+
+
+class NeverAnswered:
+    """Requests on two connections that wait when these end; a response that is not whole; requests on a third that wait
+    until the recording ends."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def run(self, recorder: Recorder) -> None:
+        for n in range(900):
+            fields = {"group_id": "g" * (n % 50), "generation_id": 1, "member_id": "m"}
+            client = None if n % 30 == 0 else f"c{n % 7}"
+            request = encode_request(12, 1, fields, correlation_id=n, client_id=client)
+            recorder.data(n % 3, 0, 1000 + n, with_size(request))
+        recorder.data(0, 1, 3000, with_size(encode_response(12, 1, {}, correlation_id=0))[:7])
+        recorder.data(0, 0, 3001, b"\0\0\0\x20half")
+        if self.how == "carried":
+            recorder.rotate()
+        if self.how == "half":
+            recorder.ended(0, 1, 4000)
+            recorder.ended(1, 0, 4000)
+        for number in (0, 1):
+            recorder.closed(number, 5000, "fin")
+
+
+@needs_accelerator
+@pytest.mark.parametrize("how", ["closed", "carried", "half"])
+@pytest.mark.parametrize("options", [{}, {"snaplen": 128}, {"segment_bytes": 30_000}], ids=["whole", "cut", "segments"])
+def test_requests_without_response_are_recorded_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, options
+) -> None:
+    counts, decoded, exchange = {}, Counter(), IndexEncoder.exchange
+    for fast in (False, True):
+        with monkeypatch.context() as patch:
+            count = partial(decoded.update, [fast])
+            seen = lambda *args, count=count, **named: count() or exchange(*args, **named)  # noqa: E731
+            patch.setattr(IndexEncoder, "exchange", seen)
+            counts[fast] = record(tmp_path / str(fast), monkeypatch, NeverAnswered(how), fast, **options).counts
+    assert counts[True] == counts[False] and counts[True]["exchanges"] == 600
+    assert files(tmp_path / "True") == files(tmp_path / "False")
+    # The fast way needs no exchange for them, except where the client's end alone gave them to a decoder.
+    assert decoded[False] >= 900
+    assert decoded[True] <= (300 if how == "half" else 0)

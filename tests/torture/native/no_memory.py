@@ -291,6 +291,31 @@ def recording_chunks(counting: bool) -> int:
     return failed
 
 
+def giving_up() -> int:
+    """Requests that get no response. When the memory ends, each is either in the index or still waits."""
+    failed = quiet = number = 0
+    while quiet < QUIET:
+        recorder, buffer, rows, _, chunks = recorder_and_chunks(False)
+        for direction, data in chunks[:3]:
+            at = 0
+            while at < len(data):
+                at = recorder.feed(direction, data, at, 5, 0, 1 << 40)
+        if number % 2:
+            recorder.detach()
+        waiting, before, done = len(recorder.waiting()), bytes(buffer), len(rows) // RECORD.size
+        names = ["", "c", *(f"client-{n}" for n in range(40))]
+
+        def step(recorder: Any = recorder, rows: bytearray = rows, names: list[str] = names) -> None:
+            recorder.give_up(rows, names.index)
+
+        raised, _ = failing(number // 2, step)
+        failed, quiet, number = failed + raised, 0 if raised else quiet + 1, number + 1
+        assert len(rows) // RECORD.size - done + len(recorder.waiting()) == waiting > 18
+        step()
+        assert len(rows) // RECORD.size - done == waiting and not recorder.waiting() and bytes(buffer) == before
+    return failed
+
+
 def capture() -> tuple[bytes, bytes]:
     """A pcap: two connections that begin, and the packets behind that, which the accelerator takes by itself: frames of all
     sizes, cut anywhere, and packets of nothing."""
@@ -457,6 +482,7 @@ def main() -> None:
     print(f"scanning: {scanning()}", flush=True)
     print(f"importing: {importing()}", flush=True)
     print(f"feeding from a ring: {feeding_from_a_ring()}", flush=True)
+    print(f"giving up: {giving_up()}", flush=True)
     for counting in (False, True):
         print(f"recording{', counting' * counting}: {recording_chunks(counting)}", flush=True)
     print(f"{time.process_time() - begun:.1f} s of CPU", file=sys.stderr)

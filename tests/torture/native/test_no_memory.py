@@ -30,4 +30,4 @@ def test_every_allocation_fails_once() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     failed = {name: int(count) for name, _, count in (line.rpartition(": ") for line in done.stdout.splitlines())}
-    assert len(failed) == 16 and all(failed.values()), failed
+    assert len(failed) == 17 and all(failed.values()), failed
