@@ -31,6 +31,9 @@ ATTEND_SECONDS = 0.1
 """How often to look whether the supervisor has sent something."""
 CHUNKS, NATIVE_CHUNKS = 16, 512
 """Most chunks to read before that: of 64 KiB of small frames, 16 take a second, but on native recorders 512 take far less."""
+SERVED_AFTER = 512
+"""Most chunks before commands of the control server are answered. Answers are about what was in the ring when the command came,
+unless it is more than that."""
 
 
 class SupervisorLink:
@@ -147,12 +150,14 @@ class ObserverLoop:
         """Until the relay reports that nothing follows, the supervisor is gone, or the time that it gives for the rest is up."""
         next_report = time.monotonic() + 1.0
         next_look = 0.0
+        unserved = 0
         limit = CHUNKS if self._tracks is None else NATIVE_CHUNKS
         while not self.feed.finished:
             worked = False
             for record in self.reader.read(limit, self._tracks):
                 self.feed.take(record)
                 worked = True
+                unserved += 1
             now = time.monotonic()
             if now >= next_look:
                 next_look = now + ATTEND_SECONDS
@@ -163,7 +168,8 @@ class ObserverLoop:
                 next_report = now + 1.0
                 self._task.report(self)
             self.idle = not worked
-            if self._commands is not None:
+            if self._commands is not None and (self.idle or unserved >= SERVED_AFTER):
+                unserved = 0
                 self._serve(self._commands)
             nap = self._nap(not worked)
             if not worked and nap:
