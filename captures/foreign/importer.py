@@ -30,8 +30,8 @@ from .scan import Scanner
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """SIGINT and SIGTERM take effect behind the block: an exception in the middle of it would leave streams and segments that
-    cannot be ended in order."""
+    """SIGINT and SIGTERM take effect after the block: an exception in the middle of it would leave streams and segments
+    that cannot be ended in order."""
     if threading.current_thread() is not threading.main_thread():  # others get no signals
         yield
         return
