@@ -90,8 +90,8 @@ class VersionNegotiation:
         return StackedAdapters(emulated, TranslatingAdapter(served, None if release is None else shown(served, release.name)))
 
     def renew(self, connection: ConnectionInterface, asked: bool = False) -> None:
-        """It is known now what a connection's broker offers, or that it does not answer: then what was known holds. `asked`: on
-        this connection."""
+        """It is known now what a connection's broker offers, or that it does not answer: then what was known holds.
+        `asked`: on this connection."""
         self._brokers[connection.broker].outdated = False
         adapter = self.make(connection)
         connection.adapter = connection.free = None

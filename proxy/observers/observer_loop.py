@@ -32,8 +32,8 @@ ATTEND_SECONDS = 0.1
 CHUNKS, NATIVE_CHUNKS = 16, 512
 """Most chunks to read before that: of 64 KiB of small frames, 16 take a second, but on native recorders 512 take far less."""
 SERVED_AFTER = 512
-"""Most chunks before commands of the control server are answered. Answers are about what was in the ring when the command
-came, unless it is more than that."""
+"""Most chunks before commands of the control server are answered: an answer is about what was in the ring when its command
+came, unless that is more."""
 
 
 class SupervisorLink:
