@@ -68,7 +68,7 @@ class VersionNegotiation:
     def begin(self, connection: ConnectionInterface) -> None:
         """A connection stands, and no byte of its client has been read."""
         known = self._brokers[connection.broker]
-        if not known.standing and known.answered and self._translate:  # nobody saw whether it was replaced
+        if not known.standing and known.answered and self._translate:  # it may have been replaced unnoticed
             known.outdated = True
         known.standing += 1
         adapter = self.make(connection)
@@ -122,7 +122,7 @@ class VersionNegotiation:
             known.outdated = known.ended = True
 
     def left(self, broker: Address) -> None:
-        """A connection of which `begin` was told is gone."""
+        """A connection that `begin` has counted is gone."""
         self._brokers[broker].standing -= 1
 
     def knows(self, broker: Address) -> bool:

@@ -78,7 +78,7 @@ def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
     alone = ways[0][0] if len(ways) == 1 and len(ways[0]) == 1 else None
     if alone is not None and alone.parts is not None and len(alone.parts) == 1 and alone.parts[0]:
         at, ((key, *others),) = alone.at, alone.parts
-        if others:  # of the keys of one item, the first that both sides have tells that it is the same
+        if others:  # an item has several keys: the first that both sides have identifies it
             return lambda values: _alone(values[at], key)
         return lambda values: [(v[key],) for v in values[at] or ()]
     if len(ways) != 1 or any(step.parts is not None and any(len(p) != 1 for p in step.parts) for step in ways[0]):

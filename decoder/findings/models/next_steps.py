@@ -23,12 +23,13 @@ _CLIENTS, _DUTIES = 2000, 1000
 _PAUSE_NS = 60 * SECOND
 """After this long without it, an error is a new one."""
 _HURRIED = 100
-"""Refusals in a row, without a pause: fewer are a short retry."""
+"""Refusals in a row without a pause; fewer count as a short retry."""
 
 
 @dataclass(slots=True)
 class Duty:
-    """The next step that an answer asked of a client. `per`: what the step is for, `subject`: what the last refusal was about; `state`: what the client must not send again.
+    """The next step that an error requires of a client. `per`: what the step is for, `subject`: what the last refusal was
+    about; `state`: what the client must not send again.
 
     `told_ns`: when it was refused for the first time, 0 if not since it last took the step. `refused`: requests in this state that were
     refused, the first included, and `since_step`: those since it last took the step. `named`: what Metadata says instead ("broker 2 as
@@ -61,7 +62,7 @@ class Duty:
 
     @property
     def again(self) -> int:
-        """How often the client sent the same since it knows."""
+        """How often the client sent the same request after it had received the error."""
         return max(self.since_step.count - 1, 0)
 
     @property
@@ -81,7 +82,7 @@ class Duty:
 
 
 class NextSteps(Model):
-    """The open duties of all clients. It gets failures, and requests that take a step."""
+    """The steps that clients have not taken yet. Receives failures, and the requests that take a step."""
 
     id = "next-steps"
     wanted = Wanted.FAILED
@@ -209,7 +210,7 @@ def place_of(duty: Duty, exchange: Exchange) -> tuple[str, int]:
 
 
 def _named(step: NextStep, conn: ClientConnection, exchange: Exchange, subject: Subject) -> str:
-    """What Metadata had named instead of what a request was refused for, before it was sent."""
+    """What Metadata named, before a request was sent, in place of what the request was refused for."""
     place = _place(exchange, subject)
     cluster = conn.cluster
     if place is None or "Metadata" not in map(facts.api_name, step.until):

@@ -389,7 +389,7 @@ def importing() -> int:
             with path.open("ab") as file:
                 file.write(rest)
             if whole:
-                # below Importer.advance, which sets handlers of signals: Python's own enum module loses a MemoryError there
+                # not Importer.advance, which sets handlers of signals: Python's enum module loses a MemoryError there
                 raised, _ = failing(number, importer.scanner.windows.advance)
                 bad = raised or importer.counts != whole
                 failed, quiet, number = failed + bad, 0 if bad else quiet + 1, number + 1

@@ -53,7 +53,8 @@ class MisroutedClient(Detector):
 
 @dataclass(slots=True)
 class _Told:
-    """How often one broker told one client, and which connections the client has not closed since; `obeyed`: how many it has."""
+    """How often one broker asked one client to rebootstrap, and which connections the client has not closed since.
+    `obeyed`: how many it has closed."""
 
     answers: Tally = field(default_factory=Tally)
     connections: BoundedDict[int, Duty] = field(default_factory=lambda: BoundedDict(64))
