@@ -35,7 +35,16 @@ from .producing import (
     transactions,
 )
 from .security import authentication, authorization
-from .versions import features, first_requests, missing_apis, mixed, odd_connections, outdated, versions
+from .versions import (
+    ends_after_answer,
+    features,
+    first_requests,
+    missing_apis,
+    mixed,
+    odd_connections,
+    outdated,
+    versions,
+)
 
 _DETECTORS: tuple[type[Detector], ...] = (
     versions.UnsupportedVersion,
@@ -49,7 +58,6 @@ _DETECTORS: tuple[type[Detector], ...] = (
     outdated.CompressionOff,
     mixed.MixedVersions,
     first_requests.ClosedOnFirstRequest,
-    first_requests.ClientTooNew,
     missing_apis.ControllerListener,
     missing_apis.ClientGivesUp,
     missing_apis.AdminGivesUp,
@@ -80,7 +88,6 @@ _DETECTORS: tuple[type[Detector], ...] = (
     protocols.ForeignProtocol,
     protocols.FrameSize,
     cut_short.ResponseCutShort,
-    cut_short.RecordsNotTaken,
     authentication.SaslMechanismMismatch,
     authentication.SaslAuthenticationFailed,
     authentication.CredentialsInClear,
@@ -185,6 +192,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     odd_connections.OddCorrelationIds,
     odd_connections.ChangedIdentity,
     coverage.NotInTheCapture,
+    ends_after_answer.EndsAfterAnswer,
     error_ignored.ErrorIgnored,
     unexplained.UnexplainedError,
 )
