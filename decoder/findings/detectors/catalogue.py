@@ -35,16 +35,8 @@ from .producing import (
     transactions,
 )
 from .security import authentication, authorization
-from .versions import (
-    ends_after_answer,
-    features,
-    first_requests,
-    missing_apis,
-    mixed,
-    odd_connections,
-    outdated,
-    versions,
-)
+from .versions import features, first_requests, missing_apis, mixed, odd_connections, outdated, versions
+from .versions.ends_after_answer import EndsAfterAnswer
 
 _DETECTORS: tuple[type[Detector], ...] = (
     versions.UnsupportedVersion,
@@ -102,6 +94,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     rebalances.SlowRebalance,
     assignments.AssignmentSkew,
     assignments.IdleMembers,
+    assignments.TopicAssignedToNobody,
     coordinators.CoordinatorTrouble,
     coordinators.TransactionCoordinatorTrouble,
     coordinators.CoordinatorMoved,
@@ -192,7 +185,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     odd_connections.OddCorrelationIds,
     odd_connections.ChangedIdentity,
     coverage.NotInTheCapture,
-    ends_after_answer.EndsAfterAnswer,
+    EndsAfterAnswer,
     error_ignored.ErrorIgnored,
     unexplained.UnexplainedError,
 )

@@ -43,12 +43,21 @@ _REMEDIES = {
     "and raise session.timeout.ms (Java and librdkafka: 45000)",
     RebalanceCause.SUBSCRIPTION: "let all members of the group subscribe to the same topics once, and give consumers of other topics "
     "a group.id of their own; a pattern makes members subscribe anew whenever topics that match come and go",
+    RebalanceCause.EMPTY: "run no more members than there are partitions, or upgrade the client: a member without "
+        "partitions must stay in "
+    "the group and send heartbeats; one that joins again at once makes all others rejoin (kafka-go#200)",
     RebalanceCause.REJOIN: "find out why members join again: the leader sees other partitions each time (topics that are created, "
     "Metadata that changes between brokers), or an assignor that never settles; upgrade the client, or use group.protocol=consumer "
     "(KIP-848)",
     RebalanceCause.UNSEEN: "look for the members that cause it: they are not in this capture",
 }
 """What to do, by the most frequent cause."""
+_UNSYNCED = (
+    "find out why the client does not use the answer to JoinGroup: it gives up before it comes (its timeout for "
+    "requests, or its own session, "
+    "which it must not count while it waits: kafka-python#1522), or fails on what is in it; its log has the reason. "
+    "Upgrade the client library"
+)
 
 
 class RebalanceStorm(GroupDetector):
@@ -94,15 +103,22 @@ class RebalanceStorm(GroupDetector):
             f"group {call.group_id!r} with up to {members} member{'s' * (members > 1)} formed {len(known)} "
             f"generations in {duration(span)} (now {call.group.generation}), because {why}{by}"
         )
+        unsynced = all(not r.leader_sync_ns for r in list(known)[:-1])
+        if unsynced:
+            seen += "; no member sent SyncGroup after its answer to JoinGroup"
         group = call.group
         finding = self.report(group, call.exchange, group=call.group_id)
         finding.seen, finding.remedy = seen, _REMEDIES[RebalanceCause(causes.most_common(1)[0][0])]
+        if unsynced:
+            finding.remedy = _UNSYNCED
         finding.count = max(finding.count, len(known))
         finding.about |= {
             "generation": group.generation,
             "generations": len(known),
             "seconds": round(span / SECOND, 1),
             "causes": dict(causes),
+            "apis": ["JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"],
+            "error": "REBALANCE_IN_PROGRESS",
         }
 
 

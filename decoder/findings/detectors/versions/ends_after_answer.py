@@ -13,7 +13,7 @@ from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, times
 from ...engine.traffic import ClientConnection, ClientIdentity, Traffic
 from ...models.fetch import FETCH, FetchReader
-from .unusual import Case, Unusual, unusual
+from .unusual import REBALANCED, Case, Unusual, unusual
 
 _METADATA = facts.api_key("Metadata")
 _STAGES = (
@@ -51,11 +51,12 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Begun:
-    """A connection so far: the APIs answered, and the last answer if all went well."""
+    """A connection so far: the APIs answered, and the last answer if all went well. `looked`: at large answers."""
 
     conn: ClientConnection
     apis: set[int] = field(default_factory=set)
     last: _Answer | None = None
+    looked: int = 0
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class EndsAfterAnswer(Detector):
     id = "ends-after-answer"
     severity = Severity.MEDIUM
     title = "a client ends its connection right after the same answer, again and again, and never gets further"
-    explains = ("connection-churn", "batch-over-fetch-limit")
+    explains = ("connection-churn", "batch-over-fetch-limit", "closed-without-leaving", "commit-failed")
 
     TIMES = 3
     AT_ONCE_NS = 2 * SECOND
@@ -87,6 +88,8 @@ class EndsAfterAnswer(Detector):
     again sooner."""
     MOST_ANSWERS = 32
     """A client with more answers on a connection works."""
+    LOOKS = 2
+    """Large answers of a connection that are looked at: a client that fails on one gets no more of them."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -111,23 +114,20 @@ class EndsAfterAnswer(Detector):
         if exchange.state is not State.PAIRED or exchange.response_view is None:
             return
         begun.apis.add(exchange.api_key)
-        if not exchange.error or exchange.api_key == _METADATA:
+        if not exchange.error or exchange.api_key == _METADATA or exchange.error in REBALANCED:
             begun.last = self._answer(begun, exchange)
 
-    def _answer(self, begun: _Begun, exchange: Exchange) -> _Answer:
+    def _answer(self, begun: _Begun, exchange: Exchange) -> _Answer | None:
         place, fetched = None, self.fetches.fetched if exchange.api_key == FETCH else None
         if fetched is not None and (part := next((part for part in fetched.answered if part.size), None)) is not None:
             place = _Place(*part.place, fetched.offset(part.place))
         large = (exchange.response_size or 0) > _KEPT or place is not None
+        begun.looked += large
+        if large and begun.looked > self.LOOKS:
+            return None
         found = unusual(Case(begun.conn, exchange, begun.apis, fetched)) if large else []
-        return _Answer(
-            exchange.api_key,
-            exchange.api_version,
-            exchange.response_time_ns or 0,
-            place,
-            None if large else exchange,
-            found,
-        )
+        at, kept = exchange.response_time_ns or 0, None if large else exchange
+        return _Answer(exchange.api_key, exchange.api_version, at, place, kept, found)
 
     def closed(self, conn: ClientConnection) -> None:
         begun = self._begun.pop(conn.number, None)
@@ -161,13 +161,11 @@ class EndsAfterAnswer(Detector):
         self._for_now.clear()
         for key, ended in self._ended.items():
             if ended.count >= self.TIMES and not self._got_further(key[0], ended):
-                exchange = ended.answer.exchange
-                all_found = (
-                    unusual(Case(ended.conn, exchange, ended.apis)) if exchange is not None else ended.answer.found
-                )
-                sure = bool(all_found) and not all_found[0].row.usual
-                if sure or ((self._may_fail(ended) or key[1] in _ON_THE_WAY) and not _explained(found, ended.conn)):
-                    self._for_now[key] = self._state(ended, all_found)
+                answer, conn = ended.answer, ended.conn
+                seen = unusual(Case(conn, answer.exchange, ended.apis)) if answer.exchange is not None else answer.found
+                sure = bool(seen) and not seen[0].row.usual
+                if sure or ((self._may_fail(ended) or key[1] in _ON_THE_WAY) and not _explained(found, conn)):
+                    self._for_now[key] = self._state(ended, seen)
 
     def _fast(self, ended: _Ended) -> bool:
         return ended.answer.time_ns - ended.first_ns < self.FAST_NS * (ended.count - 1)
@@ -178,37 +176,32 @@ class EndsAfterAnswer(Detector):
         return ended.answer.place is not None or (ended.answer.api_key == _METADATA and not admin and self._fast(ended))
 
     def _state(self, ended: _Ended, found: list[Unusual]) -> Finding:
-        conn, answer = ended.conn, ended.answer
-        fast = self._fast(ended)
-        sure = bool(found) and not found[0].row.usual
-        api, place = facts.api_name(answer.api_key), answer.place
-        about = conn.facts | {"api": api, "api_version": answer.version}
-        where = ""
-        if place is not None:
-            where = f" for {place.topic}-{place.partition} from offset {place.offset}"
-            about |= place._asdict()
+        conn, answer, place = ended.conn, ended.answer, ended.answer.place
+        sure, fails = bool(found) and not found[0].row.usual, ended.resets or self._fast(ended)
+        about = conn.facts | {"api": facts.api_name(answer.api_key), "api_version": answer.version}
+        about |= place._asdict() if place is not None else {}
+        where = f" for {place.topic}-{place.partition} from offset {place.offset}" if place is not None else ""
         finding = self.finding(
-            f"{conn.who} ends its connection to {conn.where} right after the answer to {api} v{answer.version}{where} "
-            f"({times(ended.count)}, each time on a new one{', by a reset' if ended.resets else ''}): "
+            f"{conn.who} ends its connection to {conn.where} right after the answer to {about['api']} v"
+            f"{answer.version}{where} ({times(ended.count)}, each time on a new "
+            f"one{', by a reset' * bool(ended.resets)}): "
             + ("; ".join(each.text for each in found[:3]) or "nothing in it is unusual"),
-            "the client sends nothing after this answer, though it was not refused. "
+            "the client sends nothing after this answer, though it could go on. "
             + (
                 f"Likeliest first: {'; '.join(dict.fromkeys(each.row.why for each in found[:3]))}."
                 if found
                 else "The reason is not on the wire. Likeliest first: a probe or tool that only checks whether the "
-                "broker answers; a client "
-                "that fails on its own settings (SASL mechanism, idempotence, codec, assignor) or finds no common "
-                "version of an API that "
-                "it needs, and says so in its log."
+                "broker answers; a client that fails on its own settings (SASL mechanism, idempotence, codec) or finds "
+                "no common version of an API that it needs, and says so in its log."
             ),
             next((each.row.remedy for each in found[:3] if each.row.remedy), "")
             or "read the client's log at that time; upgrade its library; compare what it needs with: barnabas "
             f"versions {conn.broker}",
-            (Severity.HIGH if fast or ended.resets else Severity.MEDIUM) if sure else Severity.LOW,
+            (Severity.HIGH if fails else Severity.MEDIUM) if sure else Severity.LOW,
             unusual=[each.text for each in found],
             **about,
         )
-        if sure and (fast or ended.resets):
+        if sure and fails:
             finding.explains += ("partition-without-leader",)
         finding.add_evidence(answer.exchange, answer.time_ns)
         finding.first_ns, finding.count = min(ended.first_ns, finding.first_ns or ended.first_ns), ended.count

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
+from ....reference.releases import release_order
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection
-from ...models.offered_versions import since
+from ...models.offered_versions import removal, since
 from ..network.endings import ConnectionStart, Ending, EndingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
@@ -37,6 +38,26 @@ class _Answers:
     lowest: int = 99
     """The lowest version of ApiVersions on which it closed the connection."""
     without: str = ""
+
+
+def _without_api_versions(conn: ClientConnection, first: Exchange) -> tuple[str, str]:
+    """Why a first request that is not ApiVersions gets no answer, and what to do."""
+    came, gone = since(first.api_key, first.api_version), removal(first.api_key, first.api_version)
+    served = f"{first.api} v{first.api_version} came with Kafka {came or 'no release known here'}"
+    likely = ["it does not support this version "
+        f"({served}{f', and {gone.release} dropped it' if gone is not None else ''})", _NO_PLAINTEXT]
+    if came is not None and release_order(came) <= release_order("0.10.0"):
+        likely.reverse()
+    return (
+        f"the broker did not say why. Likeliest first: {'; '.join(likely)}; {_LIMITS}. The client does not send "
+        "ApiVersions first, so it "
+        "cannot know which versions the broker supports.",
+        f"ask the broker: barnabas versions {conn.broker}, which also tries TLS. If it speaks TLS, switch it on in "
+        "the client "
+        "(security.protocol=SSL or SASL_SSL; sarama: Config.Net.TLS.Enable); otherwise set the version of the client "
+        "to the broker's "
+        "release (sarama: Config.Version; KEDA, Telegraf: version); check its log at that time",
+    )
 
 
 class ClosedOnFirstRequest(EndingDetector):
@@ -115,11 +136,7 @@ class ClosedOnFirstRequest(EndingDetector):
             elif first.api_key == _API_VERSIONS:
                 finding.why, finding.remedy = self._unanswered(conn, first)
             else:
-                finding.why = (
-                    f"the broker did not say why. Likeliest first: it does not support this version; {_NO_PLAINTEXT}; {_LIMITS}. The client "
-                    "does not send ApiVersions first, so it cannot know which versions the broker supports."
-                )
-                finding.remedy = f"ask the broker: barnabas versions {conn.broker}; check its log at that time"
+                finding.why, finding.remedy = _without_api_versions(conn, first)
 
     def _hint(self, broker: str, first: Exchange) -> str:
         """What the version that got no answer says of the other end."""

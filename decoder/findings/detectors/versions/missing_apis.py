@@ -22,6 +22,7 @@ API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")
 PRODUCE = facts.api_key("Produce")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
+LIST_OFFSETS = facts.api_key("ListOffsets")
 JOIN_GROUP = facts.api_key("JoinGroup")
 CONSUMER_GROUP_HEARTBEAT = facts.api_key("ConsumerGroupHeartbeat")
 SHARE_GROUP_HEARTBEAT = facts.api_key("ShareGroupHeartbeat")
@@ -305,29 +306,28 @@ class ClientGivesUp(_EndsAfterApiVersions):
         self.report(key, exchange, "", "", needs=need.release, release=release, facts=conn.facts_of(exchange))
 
     def _state_newer(self, finding: Finding, seen: _NeedsNewer) -> None:
-        need, worked = seen.need, seen.worked
-        finding.severity = Severity.INFO if worked else Severity.HIGH
+        need, least = seen.need, f"upgrade the brokers to {seen.need.release} or newer"
+        finding.severity = Severity.INFO if seen.worked else Severity.HIGH
         finding.seen = (
             f"{seen.conn.who} needs brokers of {need.release} or newer, and {seen.conn.where} is {seen.release}; "
-            + ("its requests are answered" if worked else "it got no further than Metadata")
+            + ("its requests are answered" if seen.worked else "it got no further than Metadata")
         )
         finding.why = (
             f"from {need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than "
             f"{need.release} ({need.source})"
-            + (
+        )
+        if seen.worked:
+            finding.why += (
                 ". What it asked for so far works, as the broker offers versions that it has; other calls may find no "
-                "common version, and "
-                "neither project tests these two releases together."
-                if worked
-                else ": it finds no common version and raises an exception (UnsupportedVersionException), which is "
-                    "not visible on the wire"
+                "common version, and neither project tests these two releases together."
             )
-        )
-        finding.remedy = (
-            f"nothing now; upgrade the brokers to {need.release} or newer before you rely on it"
-            if worked
-            else f"upgrade the brokers to {need.release} or newer, or use a client older than {need.version}"
-        )
+            finding.remedy = f"nothing now; {least} before you rely on it"
+        else:
+            finding.why += (
+                ": it finds no common version and raises an exception (UnsupportedVersionException), which is not "
+                "visible on the wire"
+            )
+            finding.remedy = f"{least}, or use a client older than {need.version}"
 
     def gave_up(self, ended: _Ended) -> None:
         sought = self._sought.get(self._who(ended.conn))
@@ -493,6 +493,21 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
     return None
 
 
+_READ_COMMITTED = _Missing(
+    "",
+    "this release of the Java client works with such an old broker, but not with all of its settings: "
+    "isolation.level=read_committed needs "
+    "ListOffsets v2 and Fetch v4, headers need Produce v3, and enable.idempotence (the default since 3.0) "
+    "InitProducerId, all of Kafka 0.11. "
+    "It fails with an UnsupportedVersionException that is not visible on the wire.",
+    "set isolation.level=read_uncommitted (consumers) or enable.idempotence=false (producers), or upgrade the brokers "
+    "to 0.11 or newer",
+    False,
+    ("ListOffsets",),
+    True,
+)
+
+
 def _too_new(last: _Ended, often: bool = False) -> _Missing | None:
     """The APIs of which a broker offers only versions that clients of today have dropped, as Kafka 4.0 did (KIP-896).
 
@@ -508,6 +523,8 @@ def _too_new(last: _Ended, often: bool = False) -> _Missing | None:
     need = known.client.oldest_broker(known.version) if known is not None else None
     if need is not None and release is not None and release_order(release) < release_order(need.release):
         return None  # `_compare` says which release it needs
+    if known is not None and known.client.name == "apache-kafka-java" and not known.guessed:
+        return _READ_COMMITTED._replace(text=f"it offers ListOffsets {version_range(last.offered.get(LIST_OFFSETS))}")
     kinds = "; ".join(f"{api} {version_range(last.offered[facts.api_key(api)])}" for api in old)
     absent = [api for api in _NEEDS[_DATA] if facts.api_key(api) not in last.offered]
     lacks = f" (nor does it offer {', '.join(absent)})" if absent else ""

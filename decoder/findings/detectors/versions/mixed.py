@@ -61,8 +61,7 @@ class MixedVersions(Detector):
         self.report(
             key,
             None,
-            seen=f"{who} and {self._broker(other)} of one cluster offer different versions: "
-                f"{_differences_text(keys, old, new)}"
+            seen=f"{who} and {self._broker(other)} of one cluster offer different versions: {_differences_text(keys, old, new)}"
             if one != other
             else f"{who} changed the versions it offers: {_differences_text(keys, old, new)}",
             time_ns=time_ns,

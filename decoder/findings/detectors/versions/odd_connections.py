@@ -100,8 +100,7 @@ class OddCorrelationIds(Detector):
         finding = self.report(
             ("first", conn.identity, conn.broker),
             exchange,
-            "each answer carries the correlation id of its request: bytes 4 to 7 of the request's header, bytes 0 to "
-            "3 of the response's. "
+            "each answer carries the correlation id of its request: bytes 4 to 7 of the request's header, bytes 0 to 3 of the response's. "
             "Clients drop a connection on any other one.",
             "report it to the developers of the broker, or of the product or proxy that answers in its place: it must return the id",
             kind="wrong id",

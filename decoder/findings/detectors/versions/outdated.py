@@ -112,8 +112,7 @@ class RemovedVersions(Detector):
             )
         else:
             finding.why = (
-                f"{broken} The newer versions that this broker offers were not seen, or it is itself too old to offer "
-                "any."
+                f"{broken} The newer versions that this broker offers were not seen, or it is itself too old to offer any."
             )
             finding.remedy = (
                 "first upgrade the brokers to 2.1 or newer, so that clients can use newer versions; upgrade to 4.x "

@@ -8,15 +8,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ....connection.exchange import Exchange
-from ....embedded.groups import subscription
-from ....errors import DecodeError
 from ....records import Batch, Message, Partial, RecordsError, batches
 from ....reference import releases
 from ....schema import facts
-from ...engine.formatting import size
+from ...engine.formatting import size, some
 from ...engine.traffic import ClientConnection
 from ...models.fetch import FetchExchange
-from ...models.offered_versions import version_range
 
 _LARGE = 1 << 20
 """Bytes of an answer that is not about records."""
@@ -26,9 +23,7 @@ _FILLER = -1
 """The offset of the entry that fills up converted records (`LazyDownConversionRecordsSend.buildOverflowBatch`)."""
 _MANY_RECORDS = 131_070
 """The largest number of records in a batch that sarama has read (twice 65,535, sarama#1225)."""
-_USUAL_NULLS = frozenset(
-    {"rack", "error_message", "group_instance_id", "instance_id", "records", "aborted_transactions", "value"}
-)
+_USUAL_NULLS = "rack", "error_message", "group_instance_id", "instance_id", "records", "aborted_transactions", "value"
 
 
 class Case:
@@ -39,12 +34,10 @@ class Case:
     ) -> None:
         self.conn, self.exchange, self.apis, self.fetched = conn, exchange, apis, fetched
 
-    @cached_property
+    @property
     def answer(self) -> Any:
         """The values of the response; fields are attributes."""
-        view = self.exchange.response_view
-        assert view is not None
-        return view.values
+        return None if self.exchange.response_view is None else self.exchange.response_view.values
 
     @cached_property
     def entries(self) -> list[Batch | Message | Partial]:
@@ -86,6 +79,14 @@ def unusual(case: Case) -> list[Unusual]:
     return sorted(found, key=lambda each: each.row.usual)
 
 
+REBALANCED = facts.error_code_set("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
+"""Errors of a commit that only say that the group has changed: the client goes on."""
+
+
+def _error(case: Case) -> str:
+    return f"it has the error {facts.error_name(case.exchange.error)}" if case.exchange.error in REBALANCED else ""
+
+
 def _unknown_apis(case: Case) -> str:
     keys = [key for key, *_ in case.answer.api_keys or () if key not in facts.api_keys()]
     return f"it names APIs that no release of Kafka known here has: {', '.join(map(str, keys[:5]))}" if keys else ""
@@ -106,13 +107,9 @@ def _api_keys(case: Case) -> str:
 
 
 def _raised(case: Case) -> str:
-    ends = {key: (low, high) for key, low, high, *_ in case.answer.api_keys or ()}
-    found = [
-        f"{_api(key)} {version_range(ends[key])}"
-        for key in sorted(ends)
-        if ends[key][0] > _KAFKA_3.get(key, ends[key])[0]
-    ]
-    return f"ranges begin above those of Kafka 3.9: {', '.join(found[:4])}" + " ..." * (len(found) > 4) if found else ""
+    keys = case.answer.api_keys or ()
+    found = [f"{_api(key)} from v{low}" for key, low, *_ in keys if low > _KAFKA_3.get(key, (low,))[0]]
+    return f"ranges begin above those of Kafka 3.9: {some(found, 4)}" if found else ""
 
 
 def _api(key: int) -> str:
@@ -127,34 +124,12 @@ def _partitions(case: Case) -> Iterator[tuple[str, Any]]:
 
 def _leaderless(case: Case) -> str:
     found = [f"{name}-{p.partition_index}" for name, p in _partitions(case) if p.leader_id < 0 or p.error_code]
-    if not found:
-        return ""
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"{', '.join(found[:3])}{more} {'has' if len(found) == 1 else 'have'} no leader (LEADER_NOT_AVAILABLE)"
+    return f"{some(found)} {'has' if len(found) == 1 else 'have'} no leader (LEADER_NOT_AVAILABLE)" if found else ""
 
 
 def _without_partitions(case: Case) -> str:
-    name = next(
-        (topic.name for topic in case.answer.topics or () if not topic.partitions and not topic.error_code), None
-    )
-    return f"topic {name!r} has no partitions and no error" if name is not None else ""
-
-
-def _brokers(case: Case) -> str:
-    for node, host, *_ in case.answer.brokers or ():
-        if node > 0xFFFF:
-            return f"the id of broker {node} is very large"
-        if ":" in host:
-            return f"the host of broker {node} is an IPv6 address, {host}"
-    return ""
-
-
-def _cluster(case: Case) -> str:
-    if not case.answer.topics:
-        return "it names no topic"
-    if getattr(case.answer, "cluster_id", "") is None:
-        return "cluster_id is null"
-    return "it names no controller" if getattr(case.answer, "controller_id", 0) < 0 else ""
+    found = [topic.name for topic in case.answer.topics or () if not topic.partitions and not topic.error_code]
+    return f"topic {found[0]!r} has no partitions and no error" if found else ""
 
 
 def _coordinator(case: Case) -> str:
@@ -168,52 +143,14 @@ def _coordinator(case: Case) -> str:
     return ""
 
 
-def _members(case: Case) -> str:
-    answer = case.answer
-    if answer.leader == answer.member_id and not answer.members and not getattr(answer, "skip_assignment", False):
-        return "the leader gets no members"
-    for member in answer.members or ():
-        if not member.metadata:
-            return f"the metadata of member {member.member_id!r} is empty"
-    return ""
-
-
-def _newer_metadata(case: Case) -> str:
-    groups = getattr(case.answer, "groups", None) or (case.answer,)
-    for member in (member for group in groups for member in group.members or ()):
-        data = getattr(member, "member_metadata", None) or getattr(member, "metadata", b"")
-        try:
-            version = subscription(data)["version"] if data else 0
-        except DecodeError:
-            continue
-        if version:
-            return f"a member's metadata has version {version}, with fields that version 0 does not have"
-    return ""
-
-
 def _assignment(case: Case) -> str:
     data = case.answer.assignment
     return "the assignment has no partitions" if data[2:6] == bytes(4) else "" if data else "the assignment is empty"
 
 
 def _no_offset(case: Case) -> str:
-    found = [
-        f"{name}-{p.partition_index}" for name, p in _partitions(case) if not getattr(p, "old_style_offsets", True)
-    ]
-    return f"it has no offset for {found[0]}, and no error" if found else ""
-
-
-def _negative_offset(case: Case) -> str:
-    found = [f"{name}-{p.partition_index}" for name, p in _partitions(case) if getattr(p, "offset", 0) < 0]
-    return f"the offset of {found[0]} is -1: no record has such a time" if found else ""
-
-
-def _nothing_committed(case: Case) -> str:
-    for group in getattr(case.answer, "groups", None) or (case.answer,):
-        for topic in group.topics or ():
-            if any(p.committed_offset < 0 for p in topic.partitions or ()):
-                return f"partitions of {topic.name!r} have offset -1: nothing is committed"
-    return ""
+    found = [(name, p) for name, p in _partitions(case) if not getattr(p, "old_style_offsets", True)]
+    return f"it has no offset for {found[0][0]}-{found[0][1].partition_index}, and no error" if found else ""
 
 
 def _policy(case: Case) -> str:
@@ -224,10 +161,6 @@ def _policy(case: Case) -> str:
             if config.name == "cleanup.policy" and config.value != "compact":
                 return f"topic {result.resource_name!r} has cleanup.policy={config.value}"
     return ""
-
-
-def _large_id(case: Case) -> str:
-    return f"the producer id is {case.answer.producer_id}" if case.answer.producer_id > 0x7FFFFFFF else ""
 
 
 def _many_records(case: Case) -> str:
@@ -269,63 +202,43 @@ def _size(case: Case) -> str:
     return f"it is {size(case.exchange.response_size or 0)} long" if large else ""
 
 
-_UNAWARE = "clients whose table of APIs or features ends with the releases they know fail on newer ones"
-_WAITS = "a client must wait until such a partition has a leader, and ask for Metadata again; some fail on it instead"
 ROWS = (
-    Row("ApiVersions", _unknown_apis, f"{_UNAWARE} (kroxylicious#444)", "upgrade the client, or let a proxy hide "
-        "these APIs"),
+    Row("OffsetCommit", _error, "a commit is refused when the group rebalances; a client must poll on and rejoin. An "
+        "application that takes the exception for fatal ends and starts again, which is the next rebalance", "go on "
+        "polling after the exception, and commit in the callback for revoked partitions; upgrade the client"),
+    Row("ApiVersions", _unknown_apis, "clients whose table of APIs ends with the releases they know fail on newer "
+        "ones (kroxylicious#444)", "upgrade the client, or let a proxy hide these APIs"),
     Row("ApiVersions", _feature_from_zero, "clients before Kafka 4.0 cannot read such a feature, so Kafka leaves it "
-        "out before "
-        "ApiVersions v4 (KAFKA-17011)", "report it to the developers of the broker; use ApiVersions v4, or a newer "
-            "client"),
-    Row("Metadata", _leaderless, f"{_WAITS} (vertx-kafka-client#114, platformatic-kafka#319)",
-        "see why the partition has no leader; the client library must wait: upgrade it, or report it to its "
-        "developers"),
-    Row("Metadata", _without_partitions, "clients that divide by the number of partitions, or take the first one, fail "
+        "out before ApiVersions v4 (KAFKA-17011)", "report it to the developers of the broker; use a client that "
+        "sends ApiVersions v4"),
+    Row("Metadata", _leaderless, "a client must wait until such a partition has a leader, and ask for Metadata again; "
+        "some fail on it instead (vertx-kafka-client#114, platformatic-kafka#319)", "see why the partition has no "
+        "leader; the client library must wait: upgrade it, or report it to its developers"),
+    Row("Metadata", _without_partitions, "clients that divide by the number of partitions fail "
         "(platformatic-kafka#109)"),
     Row("FindCoordinator", _coordinator, "clients that look the coordinator's id up in Metadata do not find it "
-        "(kafkajs#802)",
-        "use a client that connects to the address in the answer; let the broker name the same ids and addresses "
-        "everywhere"),
-    Row("JoinGroup", _members, "the leader's assignor fails on it"),
-    Row("ListOffsets", _no_offset, "clients that take the first offset without looking fail (kafka-rust#32)",
-        "ask for the time -1 (latest) or -2 (earliest), or for one that records have; upgrade the client"),
+        "(kafkajs#802)", "use a client that connects to the address in the answer; let the broker name the same "
+        "addresses everywhere"),
+    Row("ListOffsets", _no_offset, "clients that take the first offset without looking fail (kafka-rust#32)", "ask "
+        "for the time -1 (latest) or -2 (earliest), or for one that records have; upgrade the client"),
     Row("DescribeConfigs", _policy, "Kafka Connect requires compact for its three topics, and ends otherwise "
-        "(KAFKA-9216), as "
-        "Schema Registry does for its one", "kafka-configs.sh --alter --entity-type topics --add-config "
-            "cleanup.policy=compact"),
+        "(KAFKA-9216)", "kafka-configs.sh --alter --entity-type topics --add-config cleanup.policy=compact"),
     Row("Fetch", _many_records, "clients with a limit of their own take the number for a broken batch: sarama 1.18 "
-        "read up to "
-        "131,070 records (sarama#1225)", "upgrade the client; limit the producer's batches (sarama: "
-            "Producer.Flush.MaxMessages)"),
+        "read up to 131,070 records (sarama#1225)", "upgrade the client; limit the batches (sarama: "
+        "Producer.Flush.MaxMessages)"),
     Row("Fetch", _filler, "Fetch below v4 asks for an old record format: Kafka 2.0 and newer converts the records and "
-        "fills the rest of "
-        "the response with an entry of offset -1 that is never complete (KIP-283). Clients that take it for a message "
-        "fail ('CRC "
-        "didn't match expected 0x0', sarama before 1.18)", "upgrade the client's library, which then uses a newer "
-            "version of Fetch "
-        "(sarama: set Config.Version to the broker's release)"),
+        "fills the rest of the response with an entry of offset -1 that is never complete (KIP-283). Clients that "
+        "take it for a message fail ('CRC didn't match expected 0x0', sarama before 1.18)", "upgrade the client's "
+        "library, which then uses a newer version of Fetch (sarama: set Config.Version to the broker's release)"),
     Row("", _size, "clients limit the size of responses (librdkafka: receive.message.max.bytes)", usual=True),
     Row("ApiVersions", _api_keys, "clients that search in the list expect it in order", usual=True),
-    Row("ApiVersions", _raised, "a client that has only older versions finds no common one (KIP-896)", "upgrade the "
-        "client", usual=True),
-    Row("Metadata", _brokers, "clients that keep ids in small integers, or split addresses at colons, "
-        "fail", usual=True),
-    Row("Metadata", _cluster, "clients that need it do not go on", usual=True),
-    Row("JoinGroup DescribeGroups", _newer_metadata, "clients that know only the first version of "
-        "ConsumerProtocolSubscription fail "
-        "on the rest of it (sarama#1808, kafka-go#752)", usual=True),
-    Row("ListOffsets", _negative_offset, "clients that take -1 for an offset fail", usual=True),
-    Row("SyncGroup", _assignment, "a member without partitions must stay in the group and wait; some fail or join "
-        "again at once "
+    Row("ApiVersions", _raised, "a client that has only older versions finds no common one (KIP-896)", "upgrade it",
+        True),
+    Row("SyncGroup", _assignment, "a member without partitions must wait; some fail or join again at once "
         "(kafka-go#200)", usual=True),
-    Row("OffsetFetch", _nothing_committed, "clients that take -1 for an offset fail (kafka-rust#37)", usual=True),
-    Row("InitProducerId", _large_id, "clients that keep it in 32 bits fail", usual=True),
     Row("Fetch", _records, "the client cannot read them (their format or codec, a header, its own limits), and its "
-        "log says why; a tool "
-        "or health check reads them, and starts again and again",
-        "read the client's log; upgrade its library, which then uses a newer version of Fetch and knows more formats "
-        "and codecs; install "
-        "the codec where it is a package of its own (kafkajs#254)", usual=True),
+        "log says why; a tool or health check reads them, and starts again and again", "read the client's log; "
+        "upgrade its library, which then knows more formats and versions; install the codec where it is a package of "
+        "its own (kafkajs#254)", True),
     Row("", _nulls, "the field may be null, which clients forget", usual=True),
 )  # fmt: skip

@@ -73,8 +73,7 @@ def ahead(exchange: Exchange, ends: tuple[int, int] | None) -> tuple[str, str, s
         return "client", why, f"use a broker of {came} or newer, or do without {api} in the client"
     return (
         "client",
-        f"{api} v{version} was introduced in Kafka {came}; the broker supports {version_range(ends)}: the client is "
-        "newer.",
+        f"{api} v{version} was introduced in Kafka {came}; the broker supports {version_range(ends)}: the client is newer.",
         f"upgrade the broker to {came} or newer, or cap the client (librdkafka: api.version.request=true; "
         f"kafka-python: api_version; franz-go: MaxVersions); Java clients cap themselves",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from barnabas.decoder import encode_response, records
+from barnabas.decoder import Connection, encode_response, records
 from barnabas.decoder.records import Record
 from harness.wire import with_size
 from traffic.conversations import Conversations
@@ -66,23 +66,28 @@ def coordinator_that_is_no_broker(node: int = 1546510463) -> Conversations:
 
 
 def joined(
-    talk: Talk, conn: object, group: str, topics: list[str], given: bytes, generation: int = 1, me: str = "m-1"
+    talk: Talk,
+    conn: object,
+    group: str,
+    topics: list[str],
+    given: bytes,
+    generation: int = 1,
+    me: str = "m-1",
+    join: int = 2,
+    sync: int = 1,
+    session_ms: int = 30000,
 ) -> None:
+    """A member joins alone and gets these partitions."""
     mine = subscription(topics, 0)
-    ask = {
-        "group_id": group, "session_timeout_ms": 30000, "rebalance_timeout_ms": 60000, "protocol_type": "consumer",
-        "member_id": me, "protocols": [{"name": "range", "metadata": mine}],
-    }  # fmt: skip
+    ask: Fields = {"group_id": group, "session_timeout_ms": session_ms, "protocol_type": "consumer"}
+    ask |= {"rebalance_timeout_ms": 60000} if join else {}
+    ask |= {"member_id": me, "protocols": [{"name": "range", "metadata": mine}]}
     members = [{"member_id": me, "metadata": mine}]
     got = {"generation_id": generation, "protocol_name": "range", "leader": me, "member_id": me, "members": members}
-    talk.ask(conn, "JoinGroup", 2, ask, got, took=0.01)
-    sync = {
-        "group_id": group,
-        "generation_id": generation,
-        "member_id": me,
-        "assignments": [{"member_id": me, "assignment": given}],
-    }
-    talk.ask(conn, "SyncGroup", 1, sync, {"assignment": given})
+    talk.ask(conn, "JoinGroup", join, ask, got, took=0.01)
+    asked = {"group_id": group, "generation_id": generation, "member_id": me}
+    asked["assignments"] = [{"member_id": me, "assignment": given}]
+    talk.ask(conn, "SyncGroup", sync, asked, {"assignment": given})
 
 
 def codec_that_the_client_lacks(moves: bool = False) -> Conversations:
@@ -243,64 +248,64 @@ def topic_that_came_after_the_join(rejoins: bool = False) -> Conversations:
     return talk
 
 
+def _formed(
+    order: tuple[tuple[Talk, Connection, str], ...],
+    group: str,
+    generation: int,
+    subs: dict[str, bytes],
+    shares: dict[str, bytes],
+) -> None:
+    """Members join in this order, and get what `a`, their leader, assigns."""
+    waiting = []
+    for at, on, name in order:
+        at.now = max(talk.now for talk, *_ in order)
+        if name == "a" and generation > 1:
+            beat = {"group_id": group, "generation_id": generation - 1, "member_id": "a"}
+            at.ask(on, "Heartbeat", 0, beat, {"error_code": 27})
+        ask = {
+            "group_id": group,
+            "session_timeout_ms": 30000,
+            "rebalance_timeout_ms": 30000,
+            "protocol_type": "consumer",
+        }
+        ask |= {"member_id": name, "protocols": [{"name": "range", "metadata": subs[name]}]}
+        waiting += at.pipelined(on, ("JoinGroup", 1, ask))
+    now = max(talk.now for talk, *_ in order) + 10_000_000
+    for (at, on, name), number in zip(order, waiting, strict=True):
+        at.now = now
+        got: Fields = {"generation_id": generation, "protocol_name": "range", "leader": "a", "member_id": name}
+        got["members"] = [{"member_id": m, "metadata": sub} for m, sub in subs.items()] if name == "a" else []
+        at.received(on, with_size(encode_response(11, 1, got, correlation_id=number)))
+    for at, on, name in sorted(order, key=lambda each: each[2]):
+        at.now = max(talk.now for talk, *_ in order)
+        sync: Fields = {"group_id": group, "generation_id": generation, "member_id": name, "assignments": []}
+        if name == "a":
+            sync["assignments"] = [{"member_id": m, "assignment": share} for m, share in shares.items()]
+        at.ask(on, "SyncGroup", 0, sync, {"assignment": shares[name]})
+
+
+NOTHING = (0).to_bytes(2, "big") + bytes(4) + b"\xff\xff\xff\xff"
+"""A ConsumerProtocolAssignment without partitions."""
+
+
 def rejoins_without_partitions(idle: bool = False) -> Conversations:
-    talk = Talk(release="2.1", client_id="example@local (github.com/segmentio/kafka-go)")
-    first = Talk(release="2.1", client_id="example@local (github.com/segmentio/kafka-go)", client="10.0.0.6")
+    name = "example@local (github.com/segmentio/kafka-go)"
+    talk, first = Talk(release="2.1", client_id=name), Talk(release="2.1", client_id=name, client="10.0.0.6")
     first.inspector, first._number = talk.inspector, 500
-    mine, empty = subscription(["orders"], 0), (0).to_bytes(2, "big") + bytes(4) + b"\xff\xff\xff\xff"
+    mine = subscription(["orders"], 0)
     conn, link = talk.meet(version=0), first.meet(version=0)
     talk.metadata(conn, [topic()], version=6)
     talk.coordinator(conn, "example", version=0)
-    ask = {
-        "group_id": "example",
-        "session_timeout_ms": 30000,
-        "rebalance_timeout_ms": 30000,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": mine}],
-    }
+    both = (first, link, "a"), (talk, conn, "b")
     for generation in range(1, 2 if idle else 40):
-        members = [{"member_id": name, "metadata": mine} for name in ("a", "b")]
-        for at, on, name in ((first, link, "a"), (talk, conn, "b")):
-            at.now = max(talk.now, first.now)
-            got = {
-                "generation_id": generation,
-                "protocol_name": "range",
-                "leader": "a",
-                "member_id": name,
-                "members": members if name == "a" else [],
-            }
-            at.ask(on, "JoinGroup", 1, ask | {"member_id": name}, got, took=0.01)
-        for at, on, name, given in ((first, link, "a", assignment("orders", 0)), (talk, conn, "b", empty)):
-            at.now = max(talk.now, first.now)
-            shares = (
-                [{"member_id": "a", "assignment": assignment("orders", 0)}, {"member_id": "b", "assignment": empty}]
-                if name == "a"
-                else []
-            )
-            at.ask(
-                on,
-                "SyncGroup",
-                0,
-                {"group_id": "example", "generation_id": generation, "member_id": name, "assignments": shares},
-                {"assignment": given},
-            )
-        if not idle:
-            first.ask(
-                link,
-                "Heartbeat",
-                0,
-                {"group_id": "example", "generation_id": generation, "member_id": "a"},
-                {"error_code": 27},
-            )
-        talk.now = max(talk.now, first.now)
-        talk.wait(0.05)
+        order = both if generation == 1 else both[::-1]
+        _formed(order, "example", generation, {"a": mine, "b": mine}, {"a": assignment("orders", 0), "b": NOTHING})
+        talk.now = first.now = max(talk.now, first.now) + 50_000_000
     for _ in range(20 if idle else 0):
-        for at, on, name in ((first, link, "a"), (talk, conn, "b")):
-            at.ask(on, "Heartbeat", 0, {"group_id": "example", "generation_id": 1, "member_id": name}, {})
+        for at, on, member in both:
+            at.ask(on, "Heartbeat", 0, {"group_id": "example", "generation_id": 1, "member_id": member}, {})
         first.fetch(link, 0, b"", 0, version=10)
-        talk.now = max(talk.now, first.now)
-        talk.wait(3)
-        first.now = talk.now
+        talk.now = first.now = max(talk.now, first.now) + 3_000_000_000
     talk.close(conn)
     first.close(link)
     return talk
@@ -311,48 +316,19 @@ def leader_that_forgets_a_member(forgets: bool = True) -> Conversations:
     other = Talk("confluent-kafka-go", "2.0.2", release="2.8", client_id="rdkafka", client="10.0.0.6")
     other.inspector, other._number = talk.inspector, 500
     conn, link = talk.meet(), other.meet()
-    talk.metadata(conn, [topic("bar0", partitions=2)], version=9)
-    talk.coordinator(conn, "foo")
-    other.now = talk.now
-    other.metadata(link, [topic("bar1", partitions=2)], version=9)
-    other.coordinator(link, "foo")
-    talk.now = other.now
-    ask = {"group_id": "foo", "session_timeout_ms": 45000, "rebalance_timeout_ms": 300000, "protocol_type": "consumer"}
+    both = (talk, conn, "a"), (other, link, "b")
+    for number, (at, on, _) in enumerate(both):
+        at.now = max(talk.now, other.now)
+        at.metadata(on, [topic(f"bar{number}", partitions=2)], version=9)
+        at.coordinator(on, "foo")
     subs = {"a": subscription(["bar0"], 1), "b": subscription(["bar1"], 1)}
-    members = [{"member_id": name, "metadata": sub} for name, sub in subs.items()]
-    empty = (0).to_bytes(2, "big") + bytes(4) + b"\xff\xff\xff\xff"
-    shares = {"a": assignment("bar0", 0, 1), "b": empty if forgets else assignment("bar1", 0, 1)}
-    for at, on, name in ((talk, conn, "a"), (other, link, "b")):
-        at.now = max(talk.now, other.now)
-        got = {
-            "generation_id": 7,
-            "protocol_name": "range",
-            "leader": "a",
-            "member_id": name,
-            "members": members if name == "a" else [],
-        }
-        at.ask(
-            on,
-            "JoinGroup",
-            5,
-            ask | {"member_id": name, "protocols": [{"name": "range", "metadata": subs[name]}]},
-            got,
-            took=0.01,
-        )
-    for at, on, name in ((talk, conn, "a"), (other, link, "b")):
-        at.now = max(talk.now, other.now)
-        given = [{"member_id": m, "assignment": share} for m, share in shares.items()] if name == "a" else []
-        at.ask(
-            on,
-            "SyncGroup",
-            3,
-            {"group_id": "foo", "generation_id": 7, "member_id": name, "assignments": given},
-            {"assignment": shares[name]},
-        )
+    _formed(
+        both, "foo", 1, subs, {"a": assignment("bar0", 0, 1), "b": NOTHING if forgets else assignment("bar1", 0, 1)}
+    )
     for _ in range(30):
-        for at, on, name in ((talk, conn, "a"), (other, link, "b")):
+        for at, on, name in both:
             at.now = max(talk.now, other.now)
-            at.ask(on, "Heartbeat", 3, {"group_id": "foo", "generation_id": 7, "member_id": name}, {})
+            at.ask(on, "Heartbeat", 3, {"group_id": "foo", "generation_id": 1, "member_id": name}, {})
             if name == "a" or not forgets:
                 at.fetch(on, 0, b"", 0, "bar0" if name == "a" else "bar1", version=11, took=0.1)
         talk.wait(3)
@@ -418,7 +394,7 @@ def tool_that_runs_often() -> Conversations:
     return talk
 
 
-def _twin(play: Callable[..., Conversations], **options: Any) -> Callable[[], Conversations]:
+def twin(play: Callable[..., Conversations], **options: Any) -> Callable[[], Conversations]:
     """The same traffic without its fault."""
     made = partial(play, **options)
     made.__name__ = f"not_{play.__name__}"  # type: ignore[attr-defined]
@@ -426,17 +402,17 @@ def _twin(play: Callable[..., Conversations], **options: Any) -> Callable[[], Co
 
 
 TWINS = (
-    _twin(refusal_taken_for_the_offer, asks_again=True),
-    _twin(leader_that_is_no_broker, leader=1),
-    _twin(coordinator_that_is_no_broker, node=0),
-    _twin(codec_that_the_client_lacks, moves=True),
-    _twin(batch_of_very_many_records, count=20),
-    _twin(offsets_of_another_coordinator, asks=True),
-    _twin(no_offset_for_that_time, offsets=(0,)),
-    _twin(topic_that_came_after_the_join, rejoins=True),
-    _twin(rejoins_without_partitions, idle=True),
-    _twin(leader_that_forgets_a_member, forgets=False),
-    _twin(policy_that_connect_refuses, policy="compact"),
+    twin(refusal_taken_for_the_offer, asks_again=True),
+    twin(leader_that_is_no_broker, leader=1),
+    twin(coordinator_that_is_no_broker, node=0),
+    twin(codec_that_the_client_lacks, moves=True),
+    twin(batch_of_very_many_records, count=20),
+    twin(offsets_of_another_coordinator, asks=True),
+    twin(no_offset_for_that_time, offsets=(0,)),
+    twin(topic_that_came_after_the_join, rejoins=True),
+    twin(rejoins_without_partitions, idle=True),
+    twin(leader_that_forgets_a_member, forgets=False),
+    twin(policy_that_connect_refuses, policy="compact"),
     tool_that_runs_often,
 )
 STORIES = (
@@ -500,5 +476,47 @@ STORIES = (
         "Connect requires cleanup.policy=compact for its topics",
         policy_that_connect_refuses, frozenset({"ends-after-answer"}),
         (r"connect-status", r"cleanup\.policy=delete", r"requires compact"),
+    ),
+    Story(
+        "https://github.com/tulios/kafkajs/issues/254", "kafkajs 1.4 without a codec", "Kafka 1.0",
+        "Fetch returns a batch compressed with snappy, for the same offset 40 times",
+        "the client has no codec for snappy: install one",
+        codec_that_the_client_lacks, frozenset({"same-records-again"}), (r"compressed with snappy", r"no codec for "
+            r"snappy"),
+    ),
+    Story(
+        "https://github.com/tulios/kafkajs/issues/1144", "kafkajs 1.15", "Kafka 2.6",
+        "OffsetFetch: 1100; Fetch: OFFSET_OUT_OF_RANGE; ListOffsets: 1150; again, 20 times",
+        "the client is told where the log begins, and goes back to the committed offset: its fault",
+        reset_that_is_not_used, frozenset({"offset-out-of-range"}), (r"told the client to go on at 1150", r"asks for "
+            r"1100 again", r"fault"),
+    ),
+    Story(
+        "https://github.com/kedacore/keda/issues/4108", "sarama in KEDA 2.9 without TLS", "Confluent Cloud",
+        "the first request is Metadata v1, in clear: FIN",
+        "the listener speaks TLS, which the client must switch on",
+        clear_to_a_tls_port, frozenset({"closed-on-first-request"}), (r"Likeliest first: a listener for "
+            r"TLS", r"SASL_SSL"),
+    ),
+    Story(
+        "https://github.com/segmentio/kafka-go/issues/1314", "kafka-go 0.4.47", "Kafka 3.4",
+        "the topic is not there; an empty assignment; 6 s later Metadata has its 3 partitions; heartbeats go on",
+        "the topic was made after the group had assigned its partitions, and the client does not join again",
+        topic_that_came_after_the_join, frozenset({"topic-assigned-to-nobody"}),
+        (r"'orders' \(3 partitions\)", r"none of it", r"has not joined again"),
+    ),
+    Story(
+        "https://github.com/segmentio/kafka-go/issues/200", "kafka-go 0.2", "Kafka 2.1, a topic with one partition",
+        "a member gets an empty assignment and joins again at once, 38 times",
+        "more members than partitions; the client does not stay in the group without partitions",
+        rejoins_without_partitions, frozenset({"rebalance-storm"}), (r"got no partitions joined again at once "
+            r"\(38\)", r"upgrade the client"),
+    ),
+    Story(
+        "https://github.com/confluentinc/confluent-kafka-go/issues/1195", "confluent-kafka-go 2.0.2", "Kafka 2.8",
+        "the leader subscribes to bar0, another member to bar1: the leader assigns none of bar1",
+        "the leader does not know the topic of the other member: a group for each topic, or restart the leader",
+        leader_that_forgets_a_member, frozenset({"topic-assigned-to-nobody"}), (r"'bar1'", r"none of it", r"group\.id "
+            r"of their own"),
     ),
 )  # fmt: skip
