@@ -319,8 +319,8 @@ class OffsetOutOfRange(FetchDetector):
             if case.failed >= self.LOOP and 0 <= case.listed != case.asked:
                 finding.why = (
                     f"ListOffsets has told the client to go on at {case.listed}, and it asks for {case.asked} again, "
-                    "such as "
-                    f"its committed offset: it does not use what it was told, so it never goes on. {finding.why}"
+                    "such as its committed offset: it does not use what it was told, so it never goes on. "
+                    f"{finding.why}"
                 )
                 finding.remedy = (
                     "it is the client library's or application's fault: upgrade it; to go on now, move the group to "

@@ -162,8 +162,8 @@ def _content(data: bytes, offset: int, limit: int) -> _Content:
 def _shown(content: _Content, offset: int) -> str:
     if content.markers:
         return f"the marker of a transaction's end at {content.last}, no records"
-    extent = f"offsets {content.first} to {content.last}" + (", compressed with "
-        f"{content.codec}" if content.codec else "")
+    codec = f", compressed with {content.codec}" if content.codec else ""
+    extent = f"offsets {content.first} to {content.last}{codec}"
     if content.records is None:
         return f"{extent}, which cannot be read"
     return f"{extent}, with {several(content.records, 'record') if content.records else 'no record'} from {offset} on"
@@ -181,17 +181,10 @@ def _judged(content: _Content, offset: int) -> tuple[str, str, Severity]:
         return (
             "the client gets records that it could read and asks for the same offset again: its application fails on a record and seeks "
             "back to it each time (a poison record; Spring Kafka's error handlers do so), or the client cannot decode "
-            "it"
-            + (
-                f": likeliest it has no codec for {content.codec}, which many libraries have in a package of its own "
-                "(kafkajs#254)."
-                if content.codec
-                else "."
-            ),
-            (f"install the {content.codec} codec in the client if it lacks it; " if content.codec else "")
+            f"it{f': likeliest it has no codec for {content.codec} (kafkajs#254)' if content.codec else ''}.",
+            f"install the {content.codec} codec in the client if it lacks it; " * bool(content.codec)
             + f"look at the record at offset {offset} and at the client's log; skip it, or send it to a dead letter "
-                "topic "
-            "after a few attempts",
+            "topic after a few attempts",
             Severity.MEDIUM,
         )
     kind = (

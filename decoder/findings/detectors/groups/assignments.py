@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....connection.exchange import Exchange, State
@@ -10,7 +9,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, several, some
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.group import Group
 from ...models.group_calls import GROUP_APIS, Call
 from ...models.groups import GroupDetector
@@ -19,12 +18,10 @@ _METADATA = facts.api_key("Metadata")
 _SETTLED_NS = 5 * SECOND
 
 
-class _SettledAssignments:
-    """Calls `judge` with every assignment once, after it has stood for a while: a cooperative rebalance goes on at
-    once. With partitions by member id."""
+class _AssignmentDetector(GroupDetector):
+    """A detector of assignments that have stood for a while (a cooperative rebalance goes on): override `judge`."""
 
-    def __init__(self, judge: Callable[[Group, dict[str, int], Call], None]) -> None:
-        self._judge = judge
+    def setup(self) -> None:
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
@@ -50,7 +47,10 @@ class _SettledAssignments:
                 continue
             given = group.assignments or {m.member_id: m.assignment for m in group.live if m.assignment is not None}
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
-            self._judge(group, counts, call)
+            self.judge(group, counts, call)
+
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        """Look at an assignment. `counts`: partitions by member id; `call`: the last of it."""
 
 
 def _report_latest(
@@ -72,7 +72,7 @@ def _name(group: Group, member_id: str) -> str:
     return (member.conn.client_id if member and member.conn.client_id else "") or member_id
 
 
-class AssignmentSkew(GroupDetector):
+class AssignmentSkew(_AssignmentDetector):
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -82,20 +82,7 @@ class AssignmentSkew(GroupDetector):
     MORE = 3
     """Partitions more than the member with the fewest: less is rounding."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
-
-    def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
-
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         most, least = max(counts.values(), default=0), min(counts.values(), default=0)
         if most - least < self.MORE:
             return
@@ -123,25 +110,12 @@ class AssignmentSkew(GroupDetector):
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 
-class IdleMembers(GroupDetector):
+class IdleMembers(_AssignmentDetector):
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
-
-    def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
-
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         idle = [m for m, count in counts.items() if not count]
         total = sum(counts.values())
         if not idle or not total or len(counts) <= total:
@@ -168,7 +142,7 @@ class _Unread:
     told_ns: int = 0
 
 
-class TopicAssignedToNobody(GroupDetector):
+class TopicAssignedToNobody(_AssignmentDetector):
     id = "topic-assigned-to-nobody"
     severity = Severity.MEDIUM
     title = "members of a group subscribe to a topic, and its leader assigns no partition of it to anybody"
@@ -177,16 +151,9 @@ class TopicAssignedToNobody(GroupDetector):
     LATE_NS = 10 * SECOND
     """From when the leader's client is told of a new topic; it joins again at its next poll."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
+    def setup(self) -> None:
+        super().setup()
         self._unread: BoundedDict[tuple[Group, str], _Unread] = BoundedDict(2000)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         super().done(conn, exchange)
@@ -199,7 +166,7 @@ class TopicAssignedToNobody(GroupDetector):
                 if topic in known and leader is not None and leader.conn.identity == conn.identity:
                     unread.told_ns = unread.told_ns or exchange.response_time_ns or 0
 
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         for key in [key for key in self._unread if key[0] is group]:
             del self._unread[key]
         if group.assignments:
@@ -208,7 +175,7 @@ class TopicAssignedToNobody(GroupDetector):
                 self._unread[group, topic] = _Unread(call)
 
     def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
+        super().finish(now_ns)
         self._for_now.clear()
         for key, unread in self._unread.items():
             (group, topic), leaders = key, key[0].cluster.leaders
@@ -228,8 +195,7 @@ class TopicAssignedToNobody(GroupDetector):
             f"group {group.id!r} subscribes to topic {topic!r} ({several(count, 'partition')}), and its leader "
             f"{_name(group, group.leader)} has assigned none of it to anybody (generation {group.generation}); "
             f"subscribed: {readers}"
-            + f"; its client knows the topic for {duration(now_ns - unread.told_ns)} and has not joined "
-                "again" * bool(now_ns),
+            + f"; its client knows it for {duration(now_ns - unread.told_ns)} and has not joined again" * bool(now_ns),
             *(_LATE if now_ns else _NOT_KNOWN),
             group=group.id,
             topic=topic,
@@ -242,17 +208,14 @@ class TopicAssignedToNobody(GroupDetector):
 
 _LATE = (
     "the topic was made after the group had assigned its partitions. A leader must join again when Metadata shows it "
-    "new "
-    "partitions, as Java's and librdkafka's do; this one does not (kafka-go without WatchPartitionChanges, "
+    "new partitions, as Java's and librdkafka's do; this one does not (kafka-go without WatchPartitionChanges, "
     "kafka-go#1314).",
     "restart the group's consumers; create topics before them; upgrade the client (kafka-go: WatchPartitionChanges)",
 )
 _NOT_KNOWN = (
     "a leader assigns the partitions that its own Metadata shows, and Metadata had shown this topic before. Likeliest "
-    "first: "
-    "it asks only for the topics of its own subscription; its Metadata was old; it may not describe the topic (an "
-    "ACL).",
+    "first: it asks only for the topics of its own subscription; its Metadata was old; it may not describe the topic "
+    "(an ACL).",
     "give consumers of different topics a group.id of their own; restart the leader, upgrade its client, and allow it "
-    "to "
-    "describe the topic",
+    "to describe the topic",
 )

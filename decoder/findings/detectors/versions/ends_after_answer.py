@@ -182,8 +182,8 @@ class EndsAfterAnswer(Detector):
         about |= place._asdict() if place is not None else {}
         where = f" for {place.topic}-{place.partition} from offset {place.offset}" if place is not None else ""
         finding = self.finding(
-            f"{conn.who} ends its connection to {conn.where} right after the answer to {about['api']} v"
-            f"{answer.version}{where} ({times(ended.count)}, each time on a new "
+            f"{conn.who} ends its connection to {conn.where} right after the answer to {about['api']} "
+            f"v{answer.version}{where} ({times(ended.count)}, each time on a new "
             f"one{', by a reset' * bool(ended.resets)}): "
             + ("; ".join(each.text for each in found[:3]) or "nothing in it is unusual"),
             "the client sends nothing after this answer, though it could go on. "
@@ -195,8 +195,8 @@ class EndsAfterAnswer(Detector):
                 "no common version of an API that it needs, and says so in its log."
             ),
             next((each.row.remedy for each in found[:3] if each.row.remedy), "")
-            or "read the client's log at that time; upgrade its library; compare what it needs with: barnabas "
-            f"versions {conn.broker}",
+            or "read the client's log at that time; upgrade its library; compare what it needs with: barnabas versions "
+            f"{conn.broker}",
             (Severity.HIGH if fails else Severity.MEDIUM) if sure else Severity.LOW,
             unusual=[each.text for each in found],
             **about,

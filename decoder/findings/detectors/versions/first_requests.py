@@ -44,19 +44,16 @@ def _without_api_versions(conn: ClientConnection, first: Exchange) -> tuple[str,
     """Why a first request that is not ApiVersions gets no answer, and what to do."""
     came, gone = since(first.api_key, first.api_version), removal(first.api_key, first.api_version)
     served = f"{first.api} v{first.api_version} came with Kafka {came or 'no release known here'}"
-    likely = ["it does not support this version "
-        f"({served}{f', and {gone.release} dropped it' if gone is not None else ''})", _NO_PLAINTEXT]
+    served += f", and {gone.release} dropped it" if gone is not None else ""
+    likely = [f"it does not support this version ({served})", _NO_PLAINTEXT]
     if came is not None and release_order(came) <= release_order("0.10.0"):
         likely.reverse()
     return (
         f"the broker did not say why. Likeliest first: {'; '.join(likely)}; {_LIMITS}. The client does not send "
-        "ApiVersions first, so it "
-        "cannot know which versions the broker supports.",
-        f"ask the broker: barnabas versions {conn.broker}, which also tries TLS. If it speaks TLS, switch it on in "
-        "the client "
-        "(security.protocol=SSL or SASL_SSL; sarama: Config.Net.TLS.Enable); otherwise set the version of the client "
-        "to the broker's "
-        "release (sarama: Config.Version; KEDA, Telegraf: version); check its log at that time",
+        "ApiVersions first, so it cannot know which versions the broker supports.",
+        f"ask the broker: barnabas versions {conn.broker}, which also tries TLS. If it speaks TLS, switch it on in the "
+        "client (security.protocol=SSL or SASL_SSL; sarama: Config.Net.TLS.Enable); otherwise set the client's version "
+        "to the broker's release (sarama: Config.Version; KEDA, Telegraf: version); check its log at that time",
     )
 
 

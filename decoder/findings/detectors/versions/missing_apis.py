@@ -496,10 +496,9 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
 _READ_COMMITTED = _Missing(
     "",
     "this release of the Java client works with such an old broker, but not with all of its settings: "
-    "isolation.level=read_committed needs "
-    "ListOffsets v2 and Fetch v4, headers need Produce v3, and enable.idempotence (the default since 3.0) "
-    "InitProducerId, all of Kafka 0.11. "
-    "It fails with an UnsupportedVersionException that is not visible on the wire.",
+    "isolation.level=read_committed needs ListOffsets v2 and Fetch v4, headers need Produce v3, and enable.idempotence "
+    "(the default since 3.0) InitProducerId, all of Kafka 0.11. It fails with an UnsupportedVersionException that is "
+    "not visible on the wire.",
     "set isolation.level=read_uncommitted (consumers) or enable.idempotence=false (producers), or upgrade the brokers "
     "to 0.11 or newer",
     False,

@@ -329,9 +329,7 @@ STORIES = (
         "Heartbeat: REBALANCE_IN_PROGRESS for 150 s; JoinGroup is not sent",
         "the application does not finish the revocation, so the client does not join again",
         told_to_rejoin_for_ever,
-        frozenset({"not-joined-again"}),
-        (r"REBALANCE_IN_PROGRESS",),
-        named=False,
-        refuted=(r"TLS", r"password", r"ACL", r"firewall"),
+        frozenset({"held-up-join"}),
+        (r"told 26 times", r"REBALANCE_IN_PROGRESS", r"does not join again", r"callback"),
     ),
 )
