@@ -79,9 +79,8 @@ def _join(group: Group, call: Call) -> None:
     cause = RebalanceCause.JOIN if any(m is not member for m in group.live) else RebalanceCause.FIRST
     if known is not None:
         empty = known.assignment == {} and now - known.synced_ns < AT_ONCE_NS
-        cause = RebalanceCause.EMPTY if empty else RebalanceCause.REJOIN
-        if known.subscription != call.subscription:
-            cause = RebalanceCause.SUBSCRIPTION
+        again = RebalanceCause.EMPTY if empty else RebalanceCause.REJOIN
+        cause = RebalanceCause.SUBSCRIPTION if known.subscription != call.subscription else again
     if member is not None:
         _configure(member, call)
         member.state = MemberState.JOINING

@@ -40,7 +40,10 @@ class MissedHeartbeats(GroupDetector):
         self._for_now = {}
         for group in self.groups.all():
             for member in group.live:
-                silent = (member.closed_ns or now_ns) - member.seen_ns
+                end = member.closed_ns or now_ns
+                if member.closed_ns and sum(each.conn.identity == member.conn.identity for each in group.live) == 1:
+                    end = max(end, self.groups.polled_ns(member) or 0)  # its client reads on, as no other member
+                silent = end - member.seen_ns
                 quiet = not member.waits and not member.has_gap
                 if quiet and silent > session_ms(member) * 1e6 > 0:
                     key = group, member.conn.identity

@@ -167,8 +167,8 @@ class HeldUpJoin(GroupDetector):
             told = [at.time_ns for at in member.timeline if at.step is Step.REBALANCE and at.time_ns >= began_ns]
             if told and told[-1] - told[0] >= self.TOLD_NS:
                 self._for_now[group, member.member_id] = finding = self.finding(
-                    f"{member.who} of group {group.id!r} is told {times(len(told))} in {duration(told[-1] - told[0])} that "
-                    "the group rebalances (REBALANCE_IN_PROGRESS), sends heartbeats, and does not join again",
+                    f"{member.who} of group {group.id!r} is told {times(len(told))} in {duration(told[-1] - told[0])} "
+                    "that the group rebalances (REBALANCE_IN_PROGRESS), sends heartbeats, and does not join again",
                     self.why,
                     f"look at the client's rebalance callback: the client joins when it has returned; or {self.remedy}",
                     Severity.HIGH,

@@ -143,11 +143,6 @@ def _coordinator(case: Case) -> str:
     return ""
 
 
-def _assignment(case: Case) -> str:
-    data = case.answer.assignment
-    return "the assignment has no partitions" if data[2:6] == bytes(4) else "" if data else "the assignment is empty"
-
-
 def _no_offset(case: Case) -> str:
     found = [(name, p) for name, p in _partitions(case) if not getattr(p, "old_style_offsets", True)]
     return f"it has no offset for {found[0][0]}-{found[0][1].partition_index}, and no error" if found else ""
@@ -234,8 +229,6 @@ ROWS = (
     Row("ApiVersions", _api_keys, "clients that search in the list expect it in order", usual=True),
     Row("ApiVersions", _raised, "a client that has only older versions finds no common one (KIP-896)", "upgrade it",
         True),
-    Row("SyncGroup", _assignment, "a member without partitions must wait; some fail or join again at once "
-        "(kafka-go#200)", usual=True),
     Row("Fetch", _records, "the client cannot read them (their format or codec, a header, its own limits), and its "
         "log says why; a tool or health check reads them, and starts again and again", "read the client's log; "
         "upgrade its library, which then knows more formats and versions; install the codec where it is a package of "

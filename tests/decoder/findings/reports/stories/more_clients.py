@@ -223,12 +223,89 @@ def tool_that_ends_on_an_error() -> Conversations:
     return talk
 
 
+THREE = ((1, "10.0.0.1", 9092), (2, "10.0.0.2", 9092), (3, "10.0.0.3", 9092))
+
+
+def producer_id_of_one_broker(refused: int = 40) -> Conversations:
+    talk = librdkafka("1.8.2", release="2.8", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], THREE, 4)
+    for turn in range(40):
+        body = {"transactional_id": None, "transaction_timeout_ms": 60000}
+        fails = {"error_code": -1, "producer_id": -1, "producer_epoch": -1}
+        if turn <= refused:
+            got = fails if turn < refused else {"producer_id": 7, "producer_epoch": 0}
+            talk.ask(conn, "InitProducerId", 1, body, got)
+        talk.wait(0.5)
+    talk.close(conn)
+    return talk
+
+
+def fenced_and_again() -> Conversations:
+    talk = librdkafka("1.7.0", release="2.7", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=4)
+    talk.coordinator(conn, "tx", kind=1)
+    body = {"transactional_id": "tx", "transaction_timeout_ms": 60000, "producer_id": 7, "producer_epoch": 3}
+    for _ in range(40):
+        talk.ask(conn, "InitProducerId", 4, body, {"error_code": 90, "producer_id": -1, "producer_epoch": -1})
+        talk.wait(0.5)
+    talk.close(conn)
+    return talk
+
+
+def assignments_that_are_too_large() -> Conversations:
+    talk = librdkafka("1.5.3", release="2.5", client_id="rdkafka")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=4)
+    talk.coordinator(conn, "g")
+    mine = subscription(["orders"], 0)
+    ask = {"group_id": "g", "session_timeout_ms": 30000, "rebalance_timeout_ms": 300000, "protocol_type": "consumer"}
+    ask |= {"member_id": "m-1", "protocols": [{"name": "range", "metadata": mine}]}
+    names = [f"m-{number}" for number in range(1, 300)]
+    given = [{"member_id": name, "assignment": assignment("orders", *range(500))} for name in names]
+    for generation in range(1, 13):
+        got: Fields = {"generation_id": generation, "protocol_name": "range", "leader": "m-1", "member_id": "m-1"}
+        got["members"] = [{"member_id": name, "metadata": mine} for name in names]
+        talk.ask(conn, "JoinGroup", 5, ask, got, took=3)
+        sync = {"group_id": "g", "generation_id": generation, "member_id": "m-1", "assignments": given}
+        talk.ask(conn, "SyncGroup", 3, sync, {"error_code": -1, "assignment": b""})
+        talk.wait(1)
+    talk.close(conn)
+    return talk
+
+
+def zombie_that_reads_on(rejoins: bool = False) -> Conversations:
+    talk = Talk(release="2.4", client_id="benthos001")
+    conn = talk.open()
+    talk.metadata(conn, [topic()], version=5)
+    talk.coordinator(conn, "xs", version=0)
+    joined(talk, conn, "xs", ["orders"], assignment("orders", 0))
+    data = talk.open()
+    for turn in range(4):
+        talk.ask(conn, "Heartbeat", 0, {"group_id": "xs", "generation_id": 1, "member_id": "m-1"}, {})
+        talk.fetch(data, 3 * turn, batch(3 * turn), 3000, version=4)
+        talk.wait(3)
+    talk.close(conn, by="broker")
+    if rejoins:
+        conn = talk.open()
+        joined(talk, conn, "xs", ["orders"], assignment("orders", 0), 2, "m-2")
+    for turn in range(4, 120):
+        if rejoins:
+            talk.ask(conn, "Heartbeat", 0, {"group_id": "xs", "generation_id": 2, "member_id": "m-2"}, {})
+        talk.fetch(data, 3 * turn, batch(3 * turn), 3000, version=4)
+        talk.wait(2)
+    return talk
+
+
 TWINS = (
     twin(assigned_and_not_fetched, fetches=True),
     twin(told_to_rejoin_for_ever, rejoins=True),
     twin(joins_given_up_too_early, waits=True),
     twin(no_heartbeats_from_the_start, beats=True),
     twin(member_that_falls_silent, falls=False),
+    twin(producer_id_of_one_broker, refused=2),
+    twin(zombie_that_reads_on, rejoins=True),
     tool_that_ends_on_an_error,
 )
 STORIES = (
@@ -331,5 +408,45 @@ STORIES = (
         told_to_rejoin_for_ever,
         frozenset({"held-up-join"}),
         (r"told 26 times", r"REBALANCE_IN_PROGRESS", r"does not join again", r"callback"),
+    ),
+    Story(
+        "https://github.com/confluentinc/confluent-kafka-python/issues/1335",
+        "librdkafka 1.8.2",
+        "Redpanda, a node isolated",
+        "InitProducerId: UNKNOWN_SERVER_ERROR from the same broker, 40 times; Metadata lists two others",
+        "the client does not ask another broker",
+        producer_id_of_one_broker,
+        frozenset({"unexplained-error"}),
+        (r"UNKNOWN_SERVER_ERROR", r"asks the same one each time"),
+    ),
+    Story(
+        "https://github.com/confluentinc/confluent-kafka-python/issues/1125",
+        "librdkafka 1.7.0",
+        "Kafka 2.7",
+        "InitProducerId: PRODUCER_FENCED, every 0.5 s",
+        "the producer is fenced and must be closed",
+        fenced_and_again,
+        frozenset({"producer-fenced"}),
+        (r"PRODUCER_FENCED", r"Close a fenced producer"),
+    ),
+    Story(
+        "https://github.com/confluentinc/librdkafka/issues/3866",
+        "librdkafka 1.5.3",
+        "Kafka 2.5",
+        "SyncGroup of 624 kB: UNKNOWN_SERVER_ERROR; the client joins again, and so on",
+        "the assignments are larger than the offsets topic's max.message.bytes",
+        assignments_that_are_too_large,
+        frozenset({"unexplained-error"}),
+        (r"SyncGroup", r"larger than the offsets topic's max"),
+    ),
+    Story(
+        "https://github.com/redpanda-data/connect/issues/433",
+        "sarama in Benthos",
+        "Kafka 2.4",
+        "the coordinator ends the connection; no JoinGroup, no heartbeat; Fetch goes on for minutes",
+        "the client reads on without being a member: its fault",
+        zombie_that_reads_on,
+        frozenset({"missed-heartbeats"}),
+        (r"sent no heartbeat for", r"it fetched meanwhile", r"bug of the library"),
     ),
 )
