@@ -145,22 +145,21 @@ class EndsAfterAnswer(Detector):
         ended.resets += conn.how == "rst"
         ended.apis |= begun.apis
 
-    def _got_further(self, identity: ClientIdentity, ended: _Ended) -> bool:
-        """Whether the client did something else afterwards, on whatever connection."""
+    def _got_further(self, identity: ClientIdentity, ended: _Ended, now: dict[int, int]) -> bool:
+        """Whether the client did something else afterwards. `now`: when APIs were answered on its open connections."""
         working = self._working.get(identity)
         if working is not None and working.last_ns >= ended.first_ns:
             return True
-        seen = dict(self._reached.get(identity) or {})
-        for begun in self._begun.values():
-            if begun.conn.identity == identity:
-                seen |= dict.fromkeys(begun.apis, begun.conn.last_ns)
-        stage = _stage(ended.answer.api_key)
+        seen, stage = (self._reached.get(identity) or {}) | now, _stage(ended.answer.api_key)
         return any(at >= ended.first_ns and api not in ended.apis and _stage(api) >= stage for api, at in seen.items())
 
     def after_others(self, found: list[Finding]) -> None:
         self._for_now.clear()
+        now: dict[ClientIdentity, dict[int, int]] = {}
+        for begun in self._begun.values() if self._ended else ():
+            now.setdefault(begun.conn.identity, {}).update(dict.fromkeys(begun.apis, begun.conn.last_ns))
         for key, ended in self._ended.items():
-            if ended.count >= self.TIMES and not self._got_further(key[0], ended):
+            if ended.count >= self.TIMES and not self._got_further(key[0], ended, now.get(key[0], {})):
                 answer, conn = ended.answer, ended.conn
                 seen = unusual(Case(conn, answer.exchange, ended.apis)) if answer.exchange is not None else answer.found
                 sure = bool(seen) and not seen[0].row.usual
