@@ -10,7 +10,7 @@ from matrix.recording import OF_VERSION_0
 
 REASONS = {
     "removed-in-kafka-4": ("sent", "Correct: these clients work with brokers before 4.0, and with later ones through translation."),
-    "client-too-new": (
+    "client-gives-up": (
         "needs brokers of",
         "Their developers do not support such old brokers; where the table has letters, they work.",
     ),

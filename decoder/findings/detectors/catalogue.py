@@ -36,6 +36,7 @@ from .producing import (
 )
 from .security import authentication, authorization
 from .versions import features, first_requests, missing_apis, mixed, odd_connections, outdated, versions
+from .versions.ends_after_answer import EndsAfterAnswer
 
 _DETECTORS: tuple[type[Detector], ...] = (
     versions.UnsupportedVersion,
@@ -49,7 +50,6 @@ _DETECTORS: tuple[type[Detector], ...] = (
     outdated.CompressionOff,
     mixed.MixedVersions,
     first_requests.ClosedOnFirstRequest,
-    first_requests.ClientTooNew,
     missing_apis.ControllerListener,
     missing_apis.ClientGivesUp,
     missing_apis.AdminGivesUp,
@@ -80,7 +80,6 @@ _DETECTORS: tuple[type[Detector], ...] = (
     protocols.ForeignProtocol,
     protocols.FrameSize,
     cut_short.ResponseCutShort,
-    cut_short.RecordsNotTaken,
     authentication.SaslMechanismMismatch,
     authentication.SaslAuthenticationFailed,
     authentication.CredentialsInClear,
@@ -95,6 +94,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     rebalances.SlowRebalance,
     assignments.AssignmentSkew,
     assignments.IdleMembers,
+    assignments.TopicAssignedToNobody,
     coordinators.CoordinatorTrouble,
     coordinators.TransactionCoordinatorTrouble,
     coordinators.CoordinatorMoved,
@@ -185,6 +185,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     odd_connections.OddCorrelationIds,
     odd_connections.ChangedIdentity,
     coverage.NotInTheCapture,
+    EndsAfterAnswer,
     error_ignored.ErrorIgnored,
     unexplained.UnexplainedError,
 )

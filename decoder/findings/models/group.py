@@ -144,6 +144,7 @@ class RebalanceCause(StrEnum):
     LEAVE = "a member left"
     TIMEOUT = "a member was silent for its session timeout"
     SUBSCRIPTION = "a member changed its subscription"
+    EMPTY = "a member that got no partitions joined again at once"
     REJOIN = "a member rejoined (its leader saw other partitions, or a cooperative rebalance continued)"
     UNSEEN = "of an event that was not captured"
 

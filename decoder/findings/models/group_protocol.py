@@ -9,6 +9,9 @@ from ..engine.layout import rows
 from .group import Assignment, Group, Member, MemberState, RebalanceCause, Step
 from .group_calls import FENCED_INSTANCE_ID, GONE_CODES, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, Call
 
+AT_ONCE_NS = 1_000_000_000
+"""Members join again this soon after they got their partitions only if these are why."""
+
 
 def on_request(call: Call) -> None:
     """A member sent a request."""
@@ -75,7 +78,9 @@ def _join(group: Group, call: Call) -> None:
     known = member if member and member.state is not MemberState.PENDING and member.live else static
     cause = RebalanceCause.JOIN if any(m is not member for m in group.live) else RebalanceCause.FIRST
     if known is not None:
-        cause = RebalanceCause.SUBSCRIPTION if known.subscription != call.subscription else RebalanceCause.REJOIN
+        empty = known.assignment == {} and now - known.synced_ns < AT_ONCE_NS
+        again = RebalanceCause.EMPTY if empty else RebalanceCause.REJOIN
+        cause = RebalanceCause.SUBSCRIPTION if known.subscription != call.subscription else again
     if member is not None:
         _configure(member, call)
         member.state = MemberState.JOINING

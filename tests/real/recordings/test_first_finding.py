@@ -95,7 +95,7 @@ def test_a_current_java_client_at_an_old_broker(old_broker: OldBroker, tmp_path:
         assert output.startswith("UnsupportedVersionException")
 
     found = first(old_broker.address, tmp_path, produce)
-    assert found["id"] == "client-too-new" and "apache-kafka-java" in found["seen"] and "is 0.10.2" in found["seen"]
+    assert found["id"] == "client-gives-up" and "apache-kafka-java" in found["seen"] and "is 0.10.2" in found["seen"]
 
 
 @pytest.mark.slow  # it sleeps

@@ -158,8 +158,16 @@ class UnexplainedError(Detector):
         span = f" within {duration(last - first)}" if last > first else ""
         subjects = f" for {some(about['about'])}" if about["about"] else ""
         end = "it went away: later answers do not have it" if gone else "no later answer without it"
+        if not gone and len(case.connections) == 1 < len(conn.cluster.nodes) and _any_broker(found.exchanges[0]):
+            end += "; any broker answers this, and the client asks the same one each time, though Metadata lists others"
         found.seen = f"{about['api']} v{about['api_version']} of {conn.who} got {about['error']}{subjects} {times(found.count)}{span} from {conn.where}; {end}"
         return found
+
+
+def _any_broker(exchange: Exchange) -> bool:
+    """Whether every broker answers such a request: InitProducerId of an idempotent producer without transactions."""
+    asked = exchange.request_view if exchange.api == "InitProducerId" else None
+    return asked is not None and asked["transactional_id"] is None
 
 
 @cache

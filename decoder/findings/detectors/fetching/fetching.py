@@ -108,7 +108,7 @@ class _OutOfRange:
     start_after: int = -1  # its start after that
     committed: int = -1  # that OffsetFetch answered to the client
     elsewhere: bool = False  # whether the log before was another broker's
-    listed: bool = False  # whether the client has asked ListOffsets since the first refusal
+    listed: int = -1  # what ListOffsets last told the client since the first refusal
 
     @property
     def where(self) -> _Outside:
@@ -290,7 +290,8 @@ class OffsetOutOfRange(FetchDetector):
                 if p["error_code"] or offset < 0:
                     continue
                 for (who, at), case in self._open.items():
-                    case.listed |= who == conn.identity and at == place
+                    if who == conn.identity and at == place:
+                        case.listed = offset
                     if at == place and times_asked.get(place) == self.EARLIEST:
                         case.start = offset
                         if case.start_after < 0:
@@ -315,7 +316,17 @@ class OffsetOutOfRange(FetchDetector):
             )
             finding.seen = self._seen(case.conn, case, place) + rest
             finding.why, finding.remedy = case.where.why, case.where.remedy
-            if case.failed >= self.LOOP and not case.listed and case.where is _Outside.UNKNOWN:
+            if case.failed >= self.LOOP and 0 <= case.listed != case.asked:
+                finding.why = (
+                    f"ListOffsets has told the client to go on at {case.listed}, and it asks for {case.asked} again, "
+                    "such as its committed offset: it does not use what it was told, so it never goes on. "
+                    f"{finding.why}"
+                )
+                finding.remedy = (
+                    "it is the client library's or application's fault: upgrade it; to go on now, move the group to "
+                    f"offset {case.listed} (kafka-consumer-groups.sh --reset-offsets); {finding.remedy}"
+                )
+            elif case.failed >= self.LOOP and case.listed < 0 and case.where is _Outside.UNKNOWN:
                 finding.why = (
                     "the client asks for the same offset again each time, and never for a valid one (ListOffsets): it does not reset its position, so "
                     "it never goes on. Why the offset is out of range, its answers do not show: " + finding.why
@@ -357,7 +368,7 @@ class OffsetOutOfRange(FetchDetector):
                 text += "; no log has a negative offset"
         if case.failed:
             text += f"; it kept asking for {duration(case.last_ns - case.first_ns)}" if case.failed > 1 else ""
-            text += "" if case.listed or case.failed < OffsetOutOfRange.LOOP else ", without ListOffsets"
+            text += "" if case.listed >= 0 or case.failed < OffsetOutOfRange.LOOP else ", without ListOffsets"
         elif case.went_on >= 0:
             text += f"; it continued at offset {case.went_on}"
             if 0 <= case.start < case.end <= case.went_on and case.asked < case.start:

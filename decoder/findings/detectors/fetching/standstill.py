@@ -18,13 +18,15 @@ _PREFIX = 26
 
 
 class _Content(NamedTuple):
-    """What an answer has for a consumer at an offset. `records`: with that offset or a later one, markers not counted; None if they cannot
-    be read. `last`: the last offset of its batches. `markers`: whether it has control batches only."""
+    """What an answer has for a consumer at an offset. `records`: with that offset or a later one, markers not counted;
+    None if they cannot be read. `last`: the last offset of its batches. `markers`: whether it has control batches only.
+    `codec`: "" for none."""
 
     records: int | None
     first: int
     last: int
     markers: bool
+    codec: str = ""
 
 
 @dataclass(slots=True)
@@ -133,9 +135,11 @@ def _content(data: bytes, offset: int, limit: int) -> _Content:
     """`last` is -1 if not even one batch is whole: then the fetch limit cut it, which is another finding."""
     records: int | None = 0
     first = last = -1
-    markers = True
+    markers, codec = True, ""
     try:
         for entry in batches(data):
+            if isinstance(entry, Batch | Message) and entry.codec:
+                codec = codec or entry.codec_name
             if isinstance(entry, Batch):
                 first, last = entry.base_offset if first < 0 else first, entry.last_offset
                 if entry.control:
@@ -152,13 +156,14 @@ def _content(data: bytes, offset: int, limit: int) -> _Content:
                 records = None if records is None else records + (entry.offset >= offset)
     except RecordsError:
         records = None
-    return _Content(records, first, last, markers)
+    return _Content(records, first, last, markers, codec)
 
 
 def _shown(content: _Content, offset: int) -> str:
     if content.markers:
         return f"the marker of a transaction's end at {content.last}, no records"
-    extent = f"offsets {content.first} to {content.last}"
+    codec = f", compressed with {content.codec}" if content.codec else ""
+    extent = f"offsets {content.first} to {content.last}{codec}"
     if content.records is None:
         return f"{extent}, which cannot be read"
     return f"{extent}, with {several(content.records, 'record') if content.records else 'no record'} from {offset} on"
@@ -175,9 +180,11 @@ def _judged(content: _Content, offset: int) -> tuple[str, str, Severity]:
     if content.records:
         return (
             "the client gets records that it could read and asks for the same offset again: its application fails on a record and seeks "
-            "back to it each time (a poison record; Spring Kafka's error handlers do so), or the client cannot decode it.",
-            f"look at the record at offset {offset} and at the client's log; skip it, or send it to a dead letter topic after a few "
-            "attempts",
+            "back to it each time (a poison record; Spring Kafka's error handlers do so), or the client cannot decode "
+            f"it{f': likeliest it has no codec for {content.codec} (kafkajs#254)' if content.codec else ''}.",
+            f"install the {content.codec} codec in the client if it lacks it; " * bool(content.codec)
+            + f"look at the record at offset {offset} and at the client's log; skip it, or send it to a dead letter "
+            "topic after a few attempts",
             Severity.MEDIUM,
         )
     kind = (

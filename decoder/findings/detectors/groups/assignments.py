@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
+from ....connection.exchange import Exchange, State
+from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import SECOND, some
-from ...engine.traffic import Traffic
+from ...engine.formatting import SECOND, duration, several, some
+from ...engine.traffic import ClientConnection
 from ...models.group import Group
-from ...models.group_calls import Call
+from ...models.group_calls import GROUP_APIS, Call
 from ...models.groups import GroupDetector
 
+_METADATA = facts.api_key("Metadata")
 _SETTLED_NS = 5 * SECOND
 
 
-class _SettledAssignments:
-    """Calls `judge` with every assignment to two members or more once, after it has stood for a while: a cooperative rebalance goes on at
-    once. With partitions by member id."""
+class _AssignmentDetector(GroupDetector):
+    """A detector of assignments that have stood for a while (a cooperative rebalance goes on): override `judge`."""
 
-    def __init__(self, judge: Callable[[Group, dict[str, int], Call], None]) -> None:
-        self._judge = judge
+    def setup(self) -> None:
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
     def answered(self, call: Call) -> None:
@@ -46,8 +47,10 @@ class _SettledAssignments:
                 continue
             given = group.assignments or {m.member_id: m.assignment for m in group.live if m.assignment is not None}
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
-            if len(counts) > 1 and any(counts.values()):
-                self._judge(group, counts, call)
+            self.judge(group, counts, call)
+
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        """Look at an assignment. `counts`: partitions by member id; `call`: the last of it."""
 
 
 def _report_latest(
@@ -69,7 +72,7 @@ def _name(group: Group, member_id: str) -> str:
     return (member.conn.client_id if member and member.conn.client_id else "") or member_id
 
 
-class AssignmentSkew(GroupDetector):
+class AssignmentSkew(_AssignmentDetector):
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -79,23 +82,12 @@ class AssignmentSkew(GroupDetector):
     MORE = 3
     """Partitions more than the member with the fewest: less is rounding."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
-
-    def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
-
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
-        most, least = max(counts.values()), min(counts.values())
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        most, least = max(counts.values(), default=0), min(counts.values(), default=0)
+        if most - least < self.MORE:
+            return
         average = sum(counts.values()) / len(counts)
-        if most <= self.FACTOR * average or most - least < self.MORE:
+        if most <= self.FACTOR * average:
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
@@ -118,28 +110,15 @@ class AssignmentSkew(GroupDetector):
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 
-class IdleMembers(GroupDetector):
+class IdleMembers(_AssignmentDetector):
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
-
-    def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
-
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         idle = [m for m, count in counts.items() if not count]
         total = sum(counts.values())
-        if not idle or len(counts) <= total:
+        if not idle or not total or len(counts) <= total:
             return
         _report_latest(
             self,
@@ -153,3 +132,90 @@ class IdleMembers(GroupDetector):
             "nothing if they are spares; otherwise run fewer members, give the topic more partitions, or use a share "
             "group (KIP-932), whose members share partitions",
         )
+
+
+@dataclass(slots=True)
+class _Unread:
+    """A topic without readers. `call`: of its assignment. `told_ns`: when Metadata showed it to the leader, or 0."""
+
+    call: Call
+    told_ns: int = 0
+
+
+class TopicAssignedToNobody(_AssignmentDetector):
+    id = "topic-assigned-to-nobody"
+    severity = Severity.MEDIUM
+    title = "members of a group subscribe to a topic, and its leader assigns no partition of it to anybody"
+    apis = GROUP_APIS | {_METADATA}
+
+    LATE_NS = 10 * SECOND
+    """From when the leader's client is told of a new topic; it joins again at its next poll."""
+
+    def setup(self) -> None:
+        super().setup()
+        self._unread: BoundedDict[tuple[Group, str], _Unread] = BoundedDict(2000)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        super().done(conn, exchange)
+        if exchange.api_key == _METADATA and self._unread and exchange.state is State.PAIRED:
+            answer = exchange.response_view
+            topics = (answer.to_dict()["topics"] if answer is not None else None) or ()
+            known = {topic["name"] for topic in topics if topic["partitions"]}
+            for (group, topic), unread in self._unread.items():
+                leader = group.members.get(group.leader)
+                if topic in known and leader is not None and leader.conn.identity == conn.identity:
+                    unread.told_ns = unread.told_ns or exchange.response_time_ns or 0
+
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        for key in [key for key in self._unread if key[0] is group]:
+            del self._unread[key]
+        if group.assignments:
+            read = {topic for parts in group.assignments.values() for topic, numbers in parts.items() if numbers}
+            for topic in {topic for member in group.live for topic in member.topics or ()} - read:
+                self._unread[group, topic] = _Unread(call)
+
+    def finish(self, now_ns: int) -> None:
+        super().finish(now_ns)
+        self._for_now.clear()
+        for key, unread in self._unread.items():
+            (group, topic), leaders = key, key[0].cluster.leaders
+            known, leader = leaders.get((topic, 0)), group.members.get(group.leader)
+            if known is None or leader is None or group.rebalance is not None:
+                continue
+            late = known.time_ns > unread.call.asked_ns
+            if not late or (unread.told_ns and now_ns - unread.told_ns >= self.LATE_NS):
+                self._for_now[key] = self._state(group, topic, unread, now_ns if late else 0)
+
+    def _state(self, group: Group, topic: str, unread: _Unread, now_ns: int) -> Finding:
+        """`now_ns`: 0 if the topic was known before the leader assigned."""
+        call, leaders = unread.call, group.cluster.leaders
+        count = next(n for n in range(1, len(leaders) + 1) if (topic, n) not in leaders)
+        readers = some(_name(group, m.member_id) for m in group.live if topic in (m.topics or ()))
+        finding = self.finding(
+            f"group {group.id!r} subscribes to topic {topic!r} ({several(count, 'partition')}), and its leader "
+            f"{_name(group, group.leader)} has assigned none of it to anybody (generation {group.generation}); "
+            f"subscribed: {readers}"
+            + f"; its client knows it for {duration(now_ns - unread.told_ns)} and has not joined again" * bool(now_ns),
+            *(_LATE if now_ns else _NOT_KNOWN),
+            group=group.id,
+            topic=topic,
+            generation=group.generation,
+            **call.conn.facts_of(call.exchange),
+        )
+        finding.add_evidence(call.exchange)
+        return finding
+
+
+_LATE = (
+    "the topic was made after the group had assigned its partitions. A leader must join again when Metadata shows it "
+    "new partitions, as Java's and librdkafka's do; this one does not (kafka-go without WatchPartitionChanges, "
+    "kafka-go#1314).",
+    "restart the group's consumers; create topics before them; upgrade the client (kafka-go: WatchPartitionChanges)",
+)
+_NOT_KNOWN = (
+    "a leader assigns the partitions that its own Metadata shows, and Metadata had shown this topic before. Likeliest "
+    "first: it asks only for the topics of its own subscription; its Metadata was old; it may not describe the topic "
+    "(an ACL).",
+    "give consumers of different topics a group.id of their own; restart the leader, upgrade its client, and allow it "
+    "to describe the topic",
+)

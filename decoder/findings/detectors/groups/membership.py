@@ -40,8 +40,11 @@ class MissedHeartbeats(GroupDetector):
         self._for_now = {}
         for group in self.groups.all():
             for member in group.live:
-                silent = now_ns - member.seen_ns
-                quiet = not member.waits and not member.closed_ns and not member.has_gap
+                end = member.closed_ns or now_ns
+                if member.closed_ns and sum(each.conn.identity == member.conn.identity for each in group.live) == 1:
+                    end = max(end, self.groups.polled_ns(member) or 0)  # its client reads on, as no other member
+                silent = end - member.seen_ns
+                quiet = not member.waits and not member.has_gap
                 if quiet and silent > session_ms(member) * 1e6 > 0:
                     key = group, member.conn.identity
                     if key not in self._found:
@@ -67,6 +70,9 @@ class MissedHeartbeats(GroupDetector):
         alone = sum(each.conn.identity == who for each in group.live) <= 1
         begin = call.asked_ns - silent if call else member.seen_ns
         meanwhile = fetched - max(self.groups.fetching_since.get(who, fetched), begin)
+        used, sent = (0 if call else member.conn.last_ns - begin), "fetched"
+        if used > meanwhile:
+            meanwhile, sent = used, "sent other requests"
         awake = lost and alone and meanwhile > session * 1e6
         if awake:
             what = "sent no heartbeat for"
@@ -91,10 +97,11 @@ class MissedHeartbeats(GroupDetector):
         )
         found.explains = self.explains if lost else ()
         if awake:
-            found.seen += f"; it fetched meanwhile, for {duration(meanwhile)}"
+            found.seen += f"; it {sent} meanwhile, for {duration(meanwhile)}"
             found.why = (
                 "a member that sends no heartbeat for session.timeout.ms is removed from its group, whether it fetches or not: the group "
-                "rebalances, and other members read its records again. The process was not paused, as it sent Fetch requests meanwhile. "
+                f"rebalances, and other members read its records again. The process was not paused, as it {sent} "
+                "meanwhile. "
                 "Likeliest first: the part of the client that sends heartbeats is blocked or has ended (a deadlock or bug of the library); the "
                 "application sends them too seldom (KafkaJS between two messages, others in poll); the network to the coordinator alone was "
                 "interrupted."

@@ -81,7 +81,9 @@ class StalledMember(_NoFetch):
         since = max(member.synced_ns, fetched)
         silent = member.heartbeat_ns - since
         never = fetched < member.synced_ns
-        if member.closed_ns or silent < (self.NEVER_NS if never else self.PAUSED_NS) or not self._would_be_seen(group, member, fetched):
+        if (member.closed_ns and not never) or silent < (self.NEVER_NS if never else self.PAUSED_NS):
+            return
+        if not self._would_be_seen(group, member, fetched):
             return
         parts = _partitions(member)
         if not parts:

@@ -7,8 +7,8 @@ from collections import Counter, deque
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
-from ...engine.formatting import SECOND, duration, some
-from ...models.group import Group, Member, Rebalance, RebalanceCause
+from ...engine.formatting import SECOND, duration, some, times
+from ...models.group import Group, Member, Rebalance, RebalanceCause, Step
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
@@ -43,12 +43,19 @@ _REMEDIES = {
     "and raise session.timeout.ms (Java and librdkafka: 45000)",
     RebalanceCause.SUBSCRIPTION: "let all members of the group subscribe to the same topics once, and give consumers of other topics "
     "a group.id of their own; a pattern makes members subscribe anew whenever topics that match come and go",
+    RebalanceCause.EMPTY: "run no more members than there are partitions, or upgrade the client: a member without "
+        "partitions must stay in the group; one that joins again at once makes all others rejoin (kafka-go#200)",
     RebalanceCause.REJOIN: "find out why members join again: the leader sees other partitions each time (topics that are created, "
     "Metadata that changes between brokers), or an assignor that never settles; upgrade the client, or use group.protocol=consumer "
     "(KIP-848)",
     RebalanceCause.UNSEEN: "look for the members that cause it: they are not in this capture",
 }
 """What to do, by the most frequent cause."""
+_UNSYNCED = (
+    "find out why the client does not use the answer to JoinGroup: it gives up before it comes (its timeout for "
+    "requests, or its session, which it must not count meanwhile: kafka-python#1522), or fails on it; its log says so. "
+    "Upgrade its library"
+)
 
 
 class RebalanceStorm(GroupDetector):
@@ -94,15 +101,21 @@ class RebalanceStorm(GroupDetector):
             f"group {call.group_id!r} with up to {members} member{'s' * (members > 1)} formed {len(known)} "
             f"generations in {duration(span)} (now {call.group.generation}), because {why}{by}"
         )
+        unsynced = all(not r.leader_sync_ns for r in list(known)[:-1])
+        if unsynced:
+            seen += "; no member sent SyncGroup after its answer to JoinGroup"
         group = call.group
         finding = self.report(group, call.exchange, group=call.group_id)
-        finding.seen, finding.remedy = seen, _REMEDIES[RebalanceCause(causes.most_common(1)[0][0])]
+        finding.seen = seen
+        finding.remedy = _UNSYNCED if unsynced else _REMEDIES[RebalanceCause(causes.most_common(1)[0][0])]
         finding.count = max(finding.count, len(known))
         finding.about |= {
             "generation": group.generation,
             "generations": len(known),
             "seconds": round(span / SECOND, 1),
             "causes": dict(causes),
+            "apis": ["JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"],
+            "error": "REBALANCE_IN_PROGRESS",
         }
 
 
@@ -126,6 +139,7 @@ class HeldUpJoin(GroupDetector):
     WAIT_NS = 10 * SECOND
     """Members learn of a rebalance within heartbeat.interval.ms (3 s) and then finish the records they hold."""
     NEAR = 0.9
+    TOLD_NS = 60 * SECOND
 
     def setup(self) -> None:
         self._reported: deque[Rebalance] = deque(maxlen=200)
@@ -140,9 +154,29 @@ class HeldUpJoin(GroupDetector):
                 self._judge(call.group, last, last.formed_ns, call)
 
     def finish(self, now_ns: int) -> None:
+        self._for_now.clear()
         for group in self.groups.all():
             if group.waiting:
                 self._look(group, now_ns, None)
+            elif group.rebalance is not None and not group.rebalance.joins:
+                self._told(group, group.rebalance.began_ns)
+
+    def _told(self, group: Group, began_ns: int) -> None:
+        """Members that are told to join again, while those that wait for them are not in the capture."""
+        for member in group.live:
+            told = [at.time_ns for at in member.timeline if at.step is Step.REBALANCE and at.time_ns >= began_ns]
+            if told and told[-1] - told[0] >= self.TOLD_NS:
+                self._for_now[group, member.member_id] = finding = self.finding(
+                    f"{member.who} of group {group.id!r} is told {times(len(told))} in {duration(told[-1] - told[0])} "
+                    "that the group rebalances (REBALANCE_IN_PROGRESS), sends heartbeats, and does not join again",
+                    self.why,
+                    f"look at the client's rebalance callback: the client joins when it has returned; or {self.remedy}",
+                    Severity.HIGH,
+                    apis=["Heartbeat"],
+                    group=group.id,
+                    **member.conn.facts,
+                )
+                finding.add_evidence(None, told[0])
 
     def _look(self, group: Group, now_ns: int, call: Call | None) -> None:
         if group.waiting and group.rebalance is not None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
-from ....reference.clients import KnownVersion, software
-from ....reference.releases import exact_release, release_order
+from ....reference.releases import release_order
 from ....schema import facts
 from ...engine.counters import BoundedDict
-from ...engine.detector import Detector, Wanted
+from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection
-from ...models.offered_versions import since
+from ...models.offered_versions import removal, since
 from ..network.endings import ConnectionStart, Ending, EndingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _UNSUPPORTED = facts.error_code("UNSUPPORTED_VERSION")
-_ROUTINE = facts.api_key_set("ApiVersions", "Metadata", "FindCoordinator", "SaslHandshake", "SaslAuthenticate")
 
 
 _LIMITS = (
@@ -40,6 +38,23 @@ class _Answers:
     lowest: int = 99
     """The lowest version of ApiVersions on which it closed the connection."""
     without: str = ""
+
+
+def _without_api_versions(conn: ClientConnection, first: Exchange) -> tuple[str, str]:
+    """Why a first request that is not ApiVersions gets no answer, and what to do."""
+    came, gone = since(first.api_key, first.api_version), removal(first.api_key, first.api_version)
+    served = f"{first.api} v{first.api_version} came with Kafka {came or 'no release known here'}"
+    served += f", and {gone.release} dropped it" if gone is not None else ""
+    likely = [f"it does not support this version ({served})", _NO_PLAINTEXT]
+    if came is not None and release_order(came) <= release_order("0.10.0"):
+        likely.reverse()
+    return (
+        f"the broker did not say why. Likeliest first: {'; '.join(likely)}; {_LIMITS}. The client does not send "
+        "ApiVersions first, so it cannot know which versions the broker supports.",
+        f"ask the broker: barnabas versions {conn.broker}, which also tries TLS. If it speaks TLS, switch it on in the "
+        "client (security.protocol=SSL or SASL_SSL; sarama: Config.Net.TLS.Enable); otherwise set the client's version "
+        "to the broker's release (sarama: Config.Version; KEDA, Telegraf: version); check its log at that time",
+    )
 
 
 class ClosedOnFirstRequest(EndingDetector):
@@ -118,11 +133,7 @@ class ClosedOnFirstRequest(EndingDetector):
             elif first.api_key == _API_VERSIONS:
                 finding.why, finding.remedy = self._unanswered(conn, first)
             else:
-                finding.why = (
-                    f"the broker did not say why. Likeliest first: it does not support this version; {_NO_PLAINTEXT}; {_LIMITS}. The client "
-                    "does not send ApiVersions first, so it cannot know which versions the broker supports."
-                )
-                finding.remedy = f"ask the broker: barnabas versions {conn.broker}; check its log at that time"
+                finding.why, finding.remedy = _without_api_versions(conn, first)
 
     def _hint(self, broker: str, first: Exchange) -> str:
         """What the version that got no answer says of the other end."""
@@ -196,92 +207,3 @@ class ClosedOnFirstRequest(EndingDetector):
             f"Likeliest first: {older}; {_NO_PLAINTEXT}; {_LIMITS}. Apache Kafka 0.10.0 and newer answers ApiVersions v{version} or refuses it.",
             f"{ask}. If it is older than 0.10.0, {old}",
         )
-
-
-@dataclass(slots=True)
-class _Seen:
-    """A client, and a broker that is older than the client requires."""
-
-    conn: ClientConnection
-    called: str
-    need: KnownVersion
-    release: str
-    worked: bool = False
-
-
-class ClientTooNew(Detector):
-    id = "client-too-new"
-    severity = Severity.HIGH
-    title = "a client's release needs newer brokers than the one it connects to"
-    wanted = Wanted.NEW
-
-    def setup(self) -> None:
-        self._seen: BoundedDict[tuple[str, str | None, str], _Seen] = BoundedDict()
-        self._releases: BoundedDict[str, tuple[dict[int, tuple[int, int]], str | None]] = BoundedDict()
-
-    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        key = conn.client_host, conn.client_id, conn.broker
-        if exchange.api_key == _API_VERSIONS:
-            self._asked(conn, exchange, key)
-        elif exchange.api_key not in _ROUTINE and self._seen:
-            seen = self._seen.get(key)
-            if seen is not None and exchange.state is State.PAIRED and not exchange.error:
-                seen.worked = True
-
-    def _asked(self, conn: ClientConnection, exchange: Exchange, key: tuple[str, str | None, str]) -> None:
-        about, offered = conn.about, conn.about.offered
-        # A refusal names ApiVersions alone, which is not a broker's offer.
-        if not about.software_name or offered is None or len(offered) < 2:
-            return
-        known = software(about.software_name, about.software_version, conn.client_id)
-        need = known.client.oldest_broker(known.version) if known is not None else None
-        if known is None or need is None:
-            return
-        release = self._release(conn.broker, offered)
-        if release is None or release_order(release) >= release_order(need.release):
-            return
-        if key not in self._seen:
-            self.traffic.forget_kinds()
-        seen = self._seen.of(key, lambda: _Seen(conn, known.text, need, release))
-        self.report(
-            key,
-            exchange,
-            "",
-            "",
-            needs=seen.need.release,
-            release=seen.release,
-            facts=seen.conn.facts_of(exchange),
-        )
-
-    def _release(self, broker: str, offered: dict[int, tuple[int, int]]) -> str | None:
-        """The release of a broker, if its offer is exactly that of one."""
-        before = self._releases.get(broker)
-        if before is None or before[0] != offered:
-            before = dict(offered), exact_release(offered)
-            self._releases.of(broker, lambda: ({}, None))
-            self._releases[broker] = before
-        return before[1]
-
-    def finish(self, now_ns: int) -> None:
-        for key, seen in self._seen.items():
-            finding = self._found.get(key)
-            if finding is not None:
-                finding.severity = Severity.INFO if seen.worked else Severity.HIGH
-                least = f"from {seen.need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than {seen.need.release}"
-                if seen.worked:
-                    finding.why = (
-                        f"{least} ({seen.need.source}). What it asked for so far works, as the broker offers versions that it has; other calls "
-                        "may find no common version, and neither project tests these two releases together."
-                    )
-                    finding.remedy = f"nothing now; upgrade the brokers to {seen.need.release} or newer before you rely on it"
-                else:
-                    finding.why = (
-                        f"{least} ({seen.need.source}): it finds no common version and raises an exception (UnsupportedVersionException), "
-                        "which is not visible on the wire"
-                    )
-                    finding.remedy = f"upgrade the brokers to {seen.need.release} or newer, or use a client older than {seen.need.version}"
-                finding.seen = (
-                    f"{seen.conn.who} needs brokers of {seen.need.release} or newer, and {seen.conn.where} is "
-                    f"{seen.release}; "
-                    + ("its requests are answered" if seen.worked else "it got no further than Metadata")
-                )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....reference import releases
-from ....reference.clients import parse_version, software
+from ....reference.clients import KnownVersion, parse_version, software
 from ....reference.releases import exact_release, release_order
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -22,11 +22,13 @@ API_VERSIONS = facts.api_key("ApiVersions")
 METADATA = facts.api_key("Metadata")
 PRODUCE = facts.api_key("Produce")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
+LIST_OFFSETS = facts.api_key("ListOffsets")
 JOIN_GROUP = facts.api_key("JoinGroup")
 CONSUMER_GROUP_HEARTBEAT = facts.api_key("ConsumerGroupHeartbeat")
 SHARE_GROUP_HEARTBEAT = facts.api_key("ShareGroupHeartbeat")
 INIT_PRODUCER_ID = facts.api_key("InitProducerId")
 _BEGINNINGS = facts.api_key_set("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+_FIRST = _BEGINNINGS | facts.api_key_set("Metadata", "FindCoordinator")
 _CONTROLLERS = facts.api_key_set("Vote", "BeginQuorumEpoch", "BrokerRegistration", "BrokerHeartbeat")
 """APIs that a KRaft controller alone offers on its listener."""
 _FLEXIBLE = 3
@@ -189,6 +191,17 @@ class _Sought:
     after_metadata: bool = False
 
 
+@dataclass(slots=True)
+class _NeedsNewer:
+    """A client whose release supports only newer brokers than this one. `worked`: it got further than to begin."""
+
+    conn: ClientConnection
+    called: str
+    need: KnownVersion
+    release: str
+    worked: bool = False
+
+
 class _Missing(NamedTuple):
     """What a client needs and the broker does not offer. `text` completes "...: "; `sure`: it follows from what is offered alone.
     `at_once`: a single connection shows it."""
@@ -204,8 +217,8 @@ class _Missing(NamedTuple):
 class ClientGivesUp(_EndsAfterApiVersions):
     id = "client-gives-up"
     severity = Severity.HIGH
-    title = "a client asks for the versions of a broker and ends there: an API or version that it needs is not offered"
-    explains = ("connection-churn",)
+    title = "a client asks for the versions of a broker and ends there: it needs an API, a version or a newer release"
+    explains = ("connection-churn", "ends-after-answer")
 
     OFTEN = 3
     ASKS, ASKS_NS = 5, 30 * SECOND
@@ -220,12 +233,20 @@ class ClientGivesUp(_EndsAfterApiVersions):
         self._alone: BoundedDict[tuple[str, str], tuple[int, _Ended] | None] = BoundedDict()
         # By connection on which Metadata was all that followed: its ApiVersions.
         self._with_metadata: BoundedDict[int, Exchange] = BoundedDict()
+        self._need_newer: BoundedDict[tuple[str, str | None, str], _NeedsNewer] = BoundedDict()
+        self._releases: BoundedDict[str, tuple[Table, str | None]] = BoundedDict()
 
     @staticmethod
     def _who(conn: ClientConnection) -> tuple[str, str]:
         return conn.client_host, conn.client_id or ""
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.api_key == API_VERSIONS:
+            self._compare(conn, exchange)
+        elif exchange.api_key not in _FIRST and self._need_newer:
+            newer = self._need_newer.get((conn.client_host, conn.client_id, conn.broker))
+            if newer is not None and exchange.state is State.PAIRED and not exchange.error:
+                newer.worked = True
         if exchange.api_key != METADATA:
             self._with_metadata.pop(conn.number, None)
         elif (asked := self._asked.get(conn.number)) is not None:
@@ -264,6 +285,50 @@ class ClientGivesUp(_EndsAfterApiVersions):
         if key in _USES[sought.kind]:
             sought.count, sought.last = 0, None
 
+    def _compare(self, conn: ClientConnection, exchange: Exchange) -> None:
+        """Compare the broker's release with the oldest one that the client's release supports."""
+        about, offered = conn.about, conn.about.offered
+        if not about.software_name or offered is None or len(offered) < 2:
+            return  # a refusal names ApiVersions alone, which is not a broker's offer
+        known = software(about.software_name, about.software_version, conn.client_id)
+        need = known.client.oldest_broker(known.version) if known is not None else None
+        if known is None or need is None:
+            return
+        before = self._releases.get(conn.broker)
+        if before is None or before[0] != offered:
+            before = self._releases[conn.broker] = dict(offered), exact_release(offered)
+        if before[1] is None or release_order(before[1]) >= release_order(need.release):
+            return
+        key, release = (conn.client_host, conn.client_id, conn.broker), before[1]
+        if key not in self._need_newer:
+            self.traffic.forget_kinds()
+        self._need_newer.of(key, lambda: _NeedsNewer(conn, known.text, need, release))
+        self.report(key, exchange, "", "", needs=need.release, release=release, facts=conn.facts_of(exchange))
+
+    def _state_newer(self, finding: Finding, seen: _NeedsNewer) -> None:
+        need, least = seen.need, f"upgrade the brokers to {seen.need.release} or newer"
+        finding.severity = Severity.INFO if seen.worked else Severity.HIGH
+        finding.seen = (
+            f"{seen.conn.who} needs brokers of {need.release} or newer, and {seen.conn.where} is {seen.release}; "
+            + ("its requests are answered" if seen.worked else "it got no further than Metadata")
+        )
+        finding.why = (
+            f"from {need.version} on, {seen.called.rsplit(' ', 1)[0]} no longer supports brokers older than "
+            f"{need.release} ({need.source})"
+        )
+        if seen.worked:
+            finding.why += (
+                ". What it asked for so far works, as the broker offers versions that it has; other calls may find no "
+                "common version, and neither project tests these two releases together."
+            )
+            finding.remedy = f"nothing now; {least} before you rely on it"
+        else:
+            finding.why += (
+                ": it finds no common version and raises an exception (UnsupportedVersionException), which is not "
+                "visible on the wire"
+            )
+            finding.remedy = f"{least}, or use a client older than {need.version}"
+
     def gave_up(self, ended: _Ended) -> None:
         sought = self._sought.get(self._who(ended.conn))
         if sought is not None and not is_controller(ended.offered) and not _USES[sought.kind] & sought.newest.keys():
@@ -275,6 +340,9 @@ class ClientGivesUp(_EndsAfterApiVersions):
 
     def finish(self, now_ns: int) -> None:
         self._for_now.clear()
+        for key, finding in self._found.items():
+            if isinstance(key, tuple) and (newer := self._need_newer.get(key)) is not None:
+                self._state_newer(finding, newer)
         silent = {self._who(ended.conn): ended for ended in self.silent(now_ns)}
         for who, sought in self._sought.items():
             count, last = sought.count, sought.last or silent.get(who)
@@ -304,15 +372,17 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 self._for_now[who] = finding
 
         for who, alone in self._alone.items():
-            if alone is not None and who not in self._for_now and (alone[0] >= self.OFTEN or _too_new(alone[1]) is not None):
-                self._for_now[who] = self._state_alone(*alone)
+            if alone is not None and who not in self._for_now and (state := self._state_alone(*alone)) is not None:
+                self._for_now[who] = state
 
-    def _state_alone(self, count: int, last: _Ended) -> Finding:
-        """Of a client that never sent anything else."""
+    def _state_alone(self, count: int, last: _Ended) -> Finding | None:
+        """Of a client that never sent anything else; None without a reason in what is offered."""
         conn, offered = last.conn, last.offered
         known = software(conn.about.software_name, conn.about.software_version, conn.client_id)
         join_from = offered.get(JOIN_GROUP, (0, 0))[0]
-        severity, text = Severity.HIGH, ""
+        severity, old = Severity.HIGH, _too_new(last)
+        if count < self.OFTEN and old is None:
+            return None
         if METADATA not in offered:
             text = "it does not offer Metadata"
             why = "every client needs Metadata first. So this is not a broker of Apache Kafka, or a proxy hides the API."
@@ -324,16 +394,11 @@ class ClientGivesUp(_EndsAfterApiVersions):
                 "dropped that version, and 4.0.1 has it again (KAFKA-19444)."
             )
             remedy = "upgrade librdkafka to 2.11.0 or newer, or the broker to 4.0.1 or newer"
-        elif (old := _too_new(last)) is not None:
+        elif old is not None:
             severity = Severity.MEDIUM if count >= self.OFTEN else Severity.LOW
             text, why, remedy = old.text, old.why, old.remedy
         else:
-            severity, text = Severity.LOW, "everything that clients need first is offered"
-            why = (
-                "the reason is not on the wire. Likeliest first: a probe that only checks whether the broker answers; a client that finds no "
-                "common version of an API that it needs, or no support for its settings (SASL mechanism, idempotence), and says so in its log."
-            )
-            remedy = "read the client's log at that time; compare what the client needs with: barnabas versions " + conn.broker
+            return None  # ends-after-answer
         finding = self.finding(
             f"{conn.who} asks {conn.where} for its versions and ends the connection ({times(count)}): {text}", why, remedy, severity, **conn.facts
         )
@@ -428,6 +493,20 @@ def _missing(last: _Ended, sought: _Sought, often: bool) -> _Missing | None:
     return None
 
 
+_READ_COMMITTED = _Missing(
+    "",
+    "this release of the Java client works with such an old broker, but not with all of its settings: "
+    "isolation.level=read_committed needs ListOffsets v2 and Fetch v4, headers need Produce v3, and enable.idempotence "
+    "(the default since 3.0) InitProducerId, all of Kafka 0.11. It fails with an UnsupportedVersionException that is "
+    "not visible on the wire.",
+    "set isolation.level=read_uncommitted (consumers) or enable.idempotence=false (producers), or upgrade the brokers "
+    "to 0.11 or newer",
+    False,
+    ("ListOffsets",),
+    True,
+)
+
+
 def _too_new(last: _Ended, often: bool = False) -> _Missing | None:
     """The APIs of which a broker offers only versions that clients of today have dropped, as Kafka 4.0 did (KIP-896).
 
@@ -442,7 +521,9 @@ def _too_new(last: _Ended, often: bool = False) -> _Missing | None:
     known = software(about.software_name, about.software_version, last.conn.client_id)
     need = known.client.oldest_broker(known.version) if known is not None else None
     if need is not None and release is not None and release_order(release) < release_order(need.release):
-        return None  # client-too-new says which release it needs
+        return None  # `_compare` says which release it needs
+    if known is not None and known.client.name == "apache-kafka-java" and not known.guessed:
+        return _READ_COMMITTED._replace(text=f"it offers ListOffsets {version_range(last.offered.get(LIST_OFFSETS))}")
     kinds = "; ".join(f"{api} {version_range(last.offered[facts.api_key(api)])}" for api in old)
     absent = [api for api in _NEEDS[_DATA] if facts.api_key(api) not in last.offered]
     lacks = f" (nor does it offer {', '.join(absent)})" if absent else ""

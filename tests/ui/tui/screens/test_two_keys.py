@@ -17,7 +17,8 @@ CAPTURES = Path(__file__).parents[3] / "decoder" / "findings" / "captures"
 STORIES: dict[str, tuple[tuple[list[str], list[str]], ...]] = {
     # kafka-clients 4.3.1 at a broker of release 0.10.2: asks with ApiVersions v4, hears UNSUPPORTED_VERSION, gives up
     "ages-client-too-new": (
-        (["5"], ["client-too-new", "apache-kafka-java 4.3.1", "needs brokers of 2.1 or newer", "do upgrade the brokers"]),
+        (["5"], ["client-gives-up", "apache-kafka-java 4.3.1", "needs brokers of 2.1 or newer", "do upgrade the "
+            "brokers"]),
         (["4"], ["! v0-4 of 0-0", "1 REFUSED"]),
     ),
     # a client that does not fall back, at a broker of 4.3.1

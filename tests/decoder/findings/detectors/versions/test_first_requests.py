@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.decoder.findings import Severity
 from traffic.recordings import findings
 
-OURS = ["closed-on-first-request", "client-too-new"]
+OURS = ["closed-on-first-request", "client-gives-up"]
 
 
 def test_current_clients_at_a_broker_without_api_versions() -> None:
@@ -20,7 +20,7 @@ def test_current_clients_at_a_broker_without_api_versions() -> None:
 
 def test_a_java_client_that_needs_newer_brokers() -> None:
     first, *others = findings("ages-client-too-new")
-    assert (first.id, first.severity) == ("client-too-new", Severity.HIGH)
+    assert (first.id, first.severity) == ("client-gives-up", Severity.HIGH)
     assert "apache-kafka-java 4.3.1" in first.seen and "is 0.10.2" in first.seen
     assert "needs brokers of 2.1 or newer" in first.seen and "no further than Metadata" in first.seen
     assert (first.about["needs"], first.about["release"]) == ("2.1", "0.10.2")

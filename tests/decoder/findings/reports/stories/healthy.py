@@ -6,6 +6,7 @@ from barnabas import decoder
 from harness.wire import with_size
 from traffic.conversations import Conversations
 
+from . import inside, more_clients
 from .admin import topic_that_is_not_waited_for
 from .brokers import (
     closed_on_an_expired_token,
@@ -468,5 +469,5 @@ TWINS = (
     coordinator_that_is_looked_for, topics_of_streams_that_are_made, client_that_follows_a_broker, login_with_kerberos,
     token_that_was_renewed, topic_that_is_deleted_late, log_directories, epochs_that_are_not_known, offset_without_an_epoch,
     metadata_asked_for_by_a_client_that_waits, fetches_that_two_stops_of_a_broker_end, records_below_the_last_stable_offset,
-    leader_that_leads_in_the_end, aborted_records_that_are_left_out,
+    leader_that_leads_in_the_end, aborted_records_that_are_left_out, *inside.TWINS, *more_clients.TWINS,
 )  # fmt: skip
