@@ -14,7 +14,7 @@ from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from ..codec.plan import snake_case
+from ..schema.notation import snake_case
 from ..errors import DecoderError
 from ..schema import drafts, facts
 from ..schema.facts import FormerName

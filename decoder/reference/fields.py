@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from ..codec.plan import snake_case
+from ..schema.notation import snake_case
 from ..schema import drafts, facts
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine
 from .explanations.blocks import BlockError

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ..errors import DecoderError
 
@@ -116,6 +117,23 @@ class Definition:
     def struct(self, name: str) -> tuple[FieldLine, ...]:
         """The fields of the shared struct `name`. Raises KeyError if there is none."""
         return dict(self.structs)[name]
+
+
+@cache
+def snake_case(name: str) -> str:
+    """``KRaftVersion`` -> ``kraft_version``, ``TopicId`` -> ``topic_id``, as Kafka's message generator does."""
+    out = []
+    after_capital = True
+    for letter in name:
+        if letter.isupper():
+            if not after_capital:
+                out.append("_")
+            out.append(letter.lower())
+            after_capital = True
+        else:
+            out.append(letter)
+            after_capital = False
+    return "".join(out)
 
 
 # --- writing -----------------------------------------------------------------------------------------------

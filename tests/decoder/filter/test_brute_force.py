@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State
-from barnabas.decoder.codec.plan import snake_case
+from barnabas.decoder.schema.notation import snake_case
 from barnabas.decoder.filter import compile
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import FieldLine

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.codec.plan import snake_case
+from barnabas.decoder.schema.notation import snake_case
 from barnabas.decoder.reference import explain, fields
 from barnabas.decoder.reference.explain import ApiText, DraftText, FieldText, KipText, find
 from barnabas.decoder.reference.fields import by_former_name
