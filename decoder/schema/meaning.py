@@ -99,9 +99,9 @@ class Rule(NamedTuple):
 
 
 @cache
-def _rules() -> dict[tuple[str, str], Rule]:
+def _rules() -> dict[str, dict[str, Rule]]:
     """By type and field, both as the table has them."""
-    found: dict[tuple[str, str], Rule] = {}
+    found: dict[str, dict[str, Rule]] = {}
     rule, types = Rule(Meaning.VALUE, False), [""]
     for line in facts.schema_folder().joinpath("meanings.txt").read_text("utf-8").splitlines():
         words = line.split("#", 1)[0]
@@ -109,13 +109,13 @@ def _rules() -> dict[tuple[str, str], Rule]:
             continue
         if words[0] != " ":
             head, _, words = words.partition(": ")
-            volatile = head.startswith("volatile ")
-            rule = Rule(Meaning(head.removeprefix("volatile ")), volatile)
+            rule = Rule(Meaning(head.removeprefix("volatile ")), head.startswith("volatile "))
             kinds, _, words = words.partition(" ")
             types = kinds.split(",")
-        for key in ((kind, field) for kind in types for field in words.split()):
-            if found.setdefault(key, rule) != rule:
-                raise ValueError(f"meanings.txt: {key[1]} has two meanings as {key[0]}")
+        for kind in types:
+            for field in words.split():
+                if found.setdefault(kind, {}).setdefault(field, rule) != rule:
+                    raise ValueError(f"meanings.txt: {field} has two meanings as {kind}")
     return found
 
 
@@ -140,19 +140,27 @@ def _fields(
 
 
 def _rule(definition: str, inside: str, name: str, field: FieldLine) -> Rule | None:
-    rules = _rules()
-    words = name.split("_")
+    if field.array and (rule := _found(f"[]{field.type}", definition, inside, name, field.entity)) is not None:
+        return rule
+    return _found(field.type, definition, inside, name, field.entity)
+
+
+def _found(kind: str, definition: str, inside: str, name: str, entity: str | None) -> Rule | None:
+    rules = _rules().get(kind)
+    if rules is None:
+        return None
     api = definition.removesuffix("Request").removesuffix("Response")
-    specific = f"{definition}:{name}", f"{api}:{name}", f"{inside}.{name}", f"@{field.entity}", name
-    for key in (*specific, *("*" + "_".join(words[at:]) for at in range(len(words))), "*"):
-        if field.array and (rule := rules.get((f"[]{field.type}", key))) is not None:
-            return rule
-        if (rule := rules.get((field.type, key))) is not None:
-            return rule
-    return None
+    for key in (f"{definition}:{name}", f"{api}:{name}", f"{inside}.{name}", f"@{entity}", name):
+        if key in rules:
+            return rules[key]
+    words = name.split("_")
+    ends = ("*" + "_".join(words[at:]) for at in range(len(words)))
+    return next((rules[end] for end in ends if end in rules), rules.get("*"))
 
 
 @cache
 def volatile() -> frozenset[Meaning]:
     """The meanings that are volatile wherever they stand."""
-    return frozenset(Meaning) - {rule.meaning for rule in _rules().values() if not rule.volatile}
+    return frozenset(Meaning) - {
+        rule.meaning for rules in _rules().values() for rule in rules.values() if not rule.volatile
+    }

@@ -114,6 +114,9 @@ class Definition:
     unstable: bool = False
     since: tuple[tuple[int, str], ...] = ()
 
+    def __hash__(self) -> int:  # not of all fields: plans look definitions up
+        return hash((self.kind, self.name, self.key))
+
     def struct(self, name: str) -> tuple[FieldLine, ...]:
         """The fields of the shared struct `name`. Raises KeyError if there is none."""
         return dict(self.structs)[name]
