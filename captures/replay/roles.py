@@ -1,7 +1,7 @@
 """The fields of messages that replay and comparison work on: names, ids, epochs, offsets, times.
 
-`places` lists them for one message kind at one version, by what they are (`decoder.schema.meaning`); `tree` has the same
-as a tree, for `rewrite`. The correlation id and the client id are in the header, not in the body, and are not covered here.
+`places` lists them for one message kind at one version, by what they are (`decoder.schema.meaning`); `tree` has them as a
+tree, for `rewrite`. The correlation id and the client id are in the header, not in the body, and are not covered here.
 """
 
 from __future__ import annotations

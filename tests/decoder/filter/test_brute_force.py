@@ -85,7 +85,7 @@ HELD: dict[str, Callable[[Exchange], list[Any]]] = {
     "topic": entity("topic", "topicName"),
     "group": lambda e: [*entity("group", "groupId", "group_id")(e), *coordinator_keys(e, 0)],
     "txn": lambda e: [*entity("txn", "transactionalId", "transactional_id")(e), *coordinator_keys(e, 1)],
-    "member": lambda e: [v for p, f, v in both(e) if p.split(".")[-1] in ("member_id", "leader") and f.type == "string"],
+    "member": lambda e: [v for p, f, v in both(e) if p.endswith("member_id") or (p == "leader" and f.type == "string")],
     "instance": entity("instance", "-", "group_instance_id", "instance_id"),
     "errors": lambda e: [v for _, f, v in leaves(e, "response") if of_error(f)],
     "producer.id": lambda e: [v for v in entity("p", "producerId", "producer_id")(e) if v != -1],
