@@ -1,7 +1,7 @@
 """The fields of messages that replay and comparison work on: names, ids, epochs, offsets, times.
 
-`places` lists them for one message kind at one version, by what they are (`decoder.schema.meaning`); `tree` has them as a
-tree, for `rewrite`. The correlation id and the client id are in the header, not in the body, and are not covered here.
+`places` lists them for one message kind at one version, by what they are (`decoder.schema.meaning`); `tree` has them as
+a tree, for `rewrite`. Correlation id and client id are in the header, not in the body, and are not covered here.
 """
 
 from __future__ import annotations
@@ -11,20 +11,27 @@ from functools import cache
 
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import meaning
-from ...decoder.schema.meaning import Meaning as Role
+from ...decoder.schema.meaning import Meaning
 
+NAMES = frozenset(
+    {
+        Meaning.TOPIC,
+        Meaning.TOPIC_ID,
+        Meaning.GROUP,
+        Meaning.TRANSACTIONAL_ID,
+        Meaning.RESOURCE_NAME,
+        Meaning.COORDINATOR_KEY,
+    }
+)
+"""What a message is about. Ids of topics differ between clusters, but stand for names."""
 STABLE = frozenset(
     {
-        Role.TOPIC,
-        Role.PARTITION,
-        Role.GROUP,
-        Role.TRANSACTIONAL_ID,
-        Role.COORDINATOR_KEY,
-        Role.RESOURCE_NAME,
-        Role.OFFSET,
-        Role.RECORDS,
-        Role.SUBSCRIPTION,
-        Role.ASSIGNMENT,
+        *(NAMES - {Meaning.TOPIC_ID}),
+        Meaning.PARTITION,
+        Meaning.OFFSET,
+        Meaning.RECORDS,
+        Meaning.SUBSCRIPTION,
+        Meaning.ASSIGNMENT,
     }
 )
 """The roles whose values are the same again, except for renaming and other positions."""
@@ -39,7 +46,7 @@ class RolePlace:
     tuples. `volatile`: two answers that mean the same may differ here."""
 
     path: str
-    role: Role
+    role: Meaning
     volatile: bool
     steps: tuple[int, ...]
 
@@ -59,7 +66,7 @@ class Branch:
 
     at: int
     field: FieldPlan
-    role: Role | None
+    role: Meaning | None
     volatile: bool
     inside: RoleTree | None
 
@@ -80,7 +87,7 @@ def places(kind: str, api_key: int, version: int) -> tuple[RolePlace, ...]:
 
 
 @cache
-def paths(kind: str, api_key: int, version: int) -> dict[str, Role]:
+def paths(kind: str, api_key: int, version: int) -> dict[str, Meaning]:
     """The roles by path; see `RolePlace`."""
     return {place.path: place.role for place in places(kind, api_key, version)}
 

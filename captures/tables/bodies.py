@@ -11,17 +11,18 @@ from ...decoder import Exchange, Message
 from ...decoder.codec.message import is_error_code, jsonable, shown_value
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.errors import DecodeError
-from ..replay.roles import Role, paths
+from ...decoder.schema.meaning import Meaning
+from ..replay.roles import paths
 from .columns import Column
 
 ABOUT = {
-    Role.TOPIC: "topic",
-    Role.TOPIC_ID: "topic_id",
-    Role.PARTITION: "partition",
-    Role.GROUP: "group_id",
-    Role.TRANSACTIONAL_ID: "resource",
-    Role.COORDINATOR_KEY: "resource",
-    Role.RESOURCE_NAME: "resource",
+    Meaning.TOPIC: "topic",
+    Meaning.TOPIC_ID: "topic_id",
+    Meaning.PARTITION: "partition",
+    Meaning.GROUP: "group_id",
+    Meaning.TRANSACTIONAL_ID: "resource",
+    Meaning.COORDINATOR_KEY: "resource",
+    Meaning.RESOURCE_NAME: "resource",
 }
 HIGH_WATERMARK = "high_watermark"
 """A field of Fetch responses; -1 with an error."""
@@ -96,7 +97,7 @@ def _shape(kind: str, api_key: int, version: int, wanted: str) -> Shape:
     return _of(plan(kind, api_key, version).root, "", paths(kind, api_key, version), wanted)
 
 
-def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) -> Shape:
+def _of(struct: StructPlan, prefix: str, roles: dict[str, Meaning], wanted: str) -> Shape:
     names, leaves, inside, message = [], [], [], None
     for at, field in enumerate(struct.fields):
         path = prefix + field.name

@@ -34,8 +34,8 @@ SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldPlan:
-    """A field at one version. ``type`` is a primitive's name or ``"struct"``. `meaning`, `volatile`: see `schema.meaning`;
-    None for structs, and for a field without a rule."""
+    """A field at one version. ``type`` is a primitive's name or ``"struct"``. `meaning`, `volatile`: see
+    `schema.meaning`; None for structs, and for a field without a rule."""
 
     name: str
     type: str

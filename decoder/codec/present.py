@@ -15,7 +15,7 @@ from .. import embedded, records
 from ..errors import DecodeError
 from ..records.batch import HEADER_SIZE
 from ..records.codecs import DEFAULT_LIMIT
-from ..schema.null_and_empty import Meaning, meanings
+from ..schema.null_and_empty import EmptyMeaning, meanings
 from ..values import SchemaSource, view
 from ..wire.frame import Direction
 from .codec import decode_request_header
@@ -52,7 +52,7 @@ class Presenter:
         return self._struct(message.plan.root, shown(message, asked), None, meanings(message.plan))
 
     def _struct(
-        self, plan: StructPlan, fields: Fields, topic: str | None, said: Mapping[StructPlan, tuple[Meaning, ...]]
+        self, plan: StructPlan, fields: Fields, topic: str | None, said: Mapping[StructPlan, tuple[EmptyMeaning, ...]]
     ) -> dict[str, Json]:
         out: dict[str, Json] = {}
         if len(fields) > len(plan.fields):  # unknown tagged fields

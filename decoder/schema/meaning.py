@@ -121,8 +121,8 @@ def _rules() -> dict[str, dict[str, Rule]]:
 
 @cache
 def of_definition(definition: Definition) -> Mapping[str, Rule]:
-    """What the fields of a definition are, by their paths without indexes: ``"topics.partitions.base_offset"``. A path means
-    the same in all versions. Structs are left out, and fields without a rule."""
+    """What the fields of a definition are, by their paths without indexes: ``"topics.partitions.base_offset"``. A path
+    means the same in all versions. Structs are left out, and fields without a rule."""
     return dict(_fields(definition, definition.fields, "", ""))
 
 
