@@ -189,7 +189,7 @@ class _Compiler(NamedTuple):
 
     def _field(self, field: FieldLine, prefix: str) -> FieldPlan:
         name = snake_case(field.name)
-        path, struct = prefix + name, None
+        path, struct = f"{prefix}{name}[*]" if field.array else prefix + name, None
         if field.fields:
             struct = self.struct(field.type, field.fields, path + ".")
         elif any(shared == field.type for shared, _ in self.of.structs):

@@ -121,9 +121,14 @@ def _rules() -> dict[str, dict[str, Rule]]:
 
 @cache
 def of_definition(definition: Definition) -> Mapping[str, Rule]:
-    """What the fields of a definition are, by their paths without indexes: ``"topics.partitions.base_offset"``. A path
-    means the same in all versions. Structs are left out, and fields without a rule."""
+    """What the fields of a definition are, by their paths: ``"topics[*].partitions[*].base_offset"``. A path means the
+    same in all versions. Structs are left out, and fields without a rule."""
     return dict(_fields(definition, definition.fields, "", ""))
+
+
+def paths(definition: Definition, *meanings: Meaning) -> tuple[str, ...]:
+    """The paths of the fields that have one of these meanings, in the order of the definition."""
+    return tuple(path for path, rule in of_definition(definition).items() if rule.meaning in meanings)
 
 
 def _fields(
@@ -132,11 +137,12 @@ def _fields(
     shared = dict(definition.structs)
     for field in fields:
         name = snake_case(field.name)
+        path = f"{prefix}{name}[*]" if field.array else prefix + name
         struct = field.fields or shared.get(field.type)
         if struct:
-            yield from _fields(definition, struct, name, f"{prefix}{name}.")
+            yield from _fields(definition, struct, name, path + ".")
         elif (rule := _rule(definition.name, inside, name, field)) is not None:
-            yield prefix + name, rule
+            yield path, rule
 
 
 def _rule(definition: str, inside: str, name: str, field: FieldLine) -> Rule | None:

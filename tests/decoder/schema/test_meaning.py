@@ -135,7 +135,7 @@ def _leaves(
     fields: list[dict[str, Any]], shared: dict[str, list[dict[str, Any]]], prefix: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for field in fields:
-        path = prefix + snake_case(field["name"])
+        path = prefix + snake_case(field["name"]) + ("[*]" if field["type"].startswith("[]") else "")
         inside = field.get("fields") or shared.get(field["type"].removeprefix("[]"))
         if inside:
             yield from _leaves(inside, shared, path + ".")
