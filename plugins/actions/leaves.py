@@ -80,8 +80,9 @@ def _pair(plan: StructPlan, values: tuple[Any, ...], pair: TopicPartition, topic
 @cache
 def _naming(plan: StructPlan) -> tuple[tuple[int, Meaning], ...]:
     """Where a struct names a topic or a partition."""
-    named = enumerate(field.meaning for field in plan.fields if not field.array)
-    return tuple((at, each) for at, each in named if each in (Meaning.TOPIC, Meaning.TOPIC_ID, Meaning.PARTITION))
+    wanted = (Meaning.TOPIC, Meaning.TOPIC_ID, Meaning.PARTITION)
+    single = ((at, field.meaning) for at, field in enumerate(plan.fields) if not field.array)
+    return tuple((at, meaning) for at, meaning in single if meaning in wanted)
 
 
 _INDEX = re.compile(r"\[(?:\d+|\*)\]")
