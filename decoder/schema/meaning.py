@@ -90,6 +90,8 @@ class Meaning(StrEnum):
     SEGMENT_ID = "segment id"
     VALUE = "value"
 
+    __hash__ = str.__hash__  # an enum's own is Python, and fields are looked up by their meanings
+
 
 class Rule(NamedTuple):
     """What a field is. `volatile`: another cluster or another run has another value although nothing is different."""

@@ -1,4 +1,4 @@
-"""The fields of messages with the topic around them, against the marks of Kafka's definitions, for every API and version."""
+"""The fields of every message with the topic around them, against the marks of Kafka's definitions."""
 
 from __future__ import annotations
 
