@@ -15,6 +15,7 @@ from .. import embedded, records
 from ..errors import DecodeError
 from ..records.batch import HEADER_SIZE
 from ..records.codecs import DEFAULT_LIMIT
+from ..schema.meaning import Meaning
 from ..schema.null_and_empty import EmptyMeaning, meanings
 from ..values import SchemaSource, view
 from ..wire.frame import Direction
@@ -31,7 +32,7 @@ TopicName = Callable[[bytes], str | None]
 @cache
 def _topic_field(plan: StructPlan) -> str | None:
     """The field of a struct that has a topic's name."""
-    names = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
+    names = (f.name for f in plan.fields if f.meaning is Meaning.TOPIC and not f.array)
     return next(names, None)
 
 
