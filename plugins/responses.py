@@ -20,9 +20,10 @@ from ..decoder import Topics
 from ..decoder.codec.encode import values_from
 from ..decoder.codec.message import Message, is_error_code
 from ..decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
-from ..decoder.filter.entities import PARTITION, PARTITIONS, MessagePart
+from ..decoder.filter.entities import MessagePart
 from ..decoder.schema import error_places, facts
 from ..decoder.schema.error_places import BrokerKind, ErrorPlace, error_field, has_errors
+from ..decoder.schema.meaning import Meaning
 from .actions.leaves import inside, whole_part
 
 Selects = Callable[[MessagePart], bool]
@@ -307,7 +308,7 @@ def _identifies(field: FieldPlan) -> bool:
         return False
     return (
         field.type in ("string", "uuid", "int8")
-        or (field.type == "int32" and field.name in PARTITION)
+        or field.meaning is Meaning.PARTITION
         or field.entity in ("producerId", "brokerId")
     )
 
@@ -316,7 +317,7 @@ def _equivalent_field(field: FieldPlan, asked: StructPlan) -> str | None:
     """The request's field with the same meaning and another name."""
     for other in asked.fields:
         same = field.entity is not None and other.entity == field.entity
-        numbers = field.type == "int32" and other.name in PARTITION and field.name in PARTITION
+        numbers = field.meaning is Meaning.PARTITION and other.meaning is Meaning.PARTITION
         if not other.array and other.type == field.type and other.struct is None and (same or numbers):
             return other.name
     if (field.name, field.type) == ("user", "string"):
@@ -351,9 +352,11 @@ def _plain_list_field(wanted: StructPlan, listed: FieldPlan) -> str | None:
         if not _identifies(field) or field.type != listed.type:
             continue
         if field.entity == listed.entity and (field.entity is not None or field.type != "string"):
-            if field.type != "int32" or (field.name in PARTITION and "partition" in listed.name):
+            if field.type != "int32" or field.meaning is listed.meaning is Meaning.PARTITION:
                 return field.name
-        elif field.type in ("string", "int32") and (field.name in PARTITION or listed.name.startswith(field.name)):
+        elif field.type in ("string", "int32") and (
+            field.meaning is Meaning.PARTITION or listed.name.startswith(field.name)
+        ):
             return field.name
     # users, transactional ids ...: the only name that the entry has
     texts = [field.name for field in wanted.fields if _identifies(field) and field.type == listed.type == "string"]
@@ -361,13 +364,13 @@ def _plain_list_field(wanted: StructPlan, listed: FieldPlan) -> str | None:
 
 
 def _partition_name(struct: StructPlan) -> str | None:
-    return next((f.name for f in struct.fields if f.name in PARTITION and f.type == "int32" and not f.array), None)
+    return next((f.name for f in struct.fields if f.meaning is Meaning.PARTITION and not f.array), None)
 
 
 def _listed_partitions(struct: StructPlan, given: Mapping[str, Any]) -> list[int]:
     """The partitions that a topic of a request lists, as numbers or within entries of their own."""
     for field in struct.fields:
-        if field.array and field.struct is None and field.type == "int32" and field.name in PARTITIONS:
+        if field.array and field.meaning is Meaning.PARTITION:
             return list(given[field.name] or ())
         if field.array and field.struct is not None and (name := _partition_name(field.struct)) is not None:
             return [entry[name] for entry in given[field.name] or ()]
@@ -510,7 +513,7 @@ def _identity(struct: StructPlan, request: StructPlan) -> frozenset[str]:
             return field.entity == "brokerId" or any(_same_list(field, each) is not None for each in asked)
         if field.map_key or field.name in listed or field.entity in ("topicName", "groupId", "transactionalId", "producerId"):
             return True
-        if field.name in PARTITION and field.type == "int32":
+        if field.meaning is Meaning.PARTITION:
             return True
         alike = (field.name, field.type) in names or any(_equivalent_field(field, each) for each in asked)
         return _identifies(field) and alike

@@ -10,10 +10,11 @@ from typing import Any
 from ..decoder.codec.message import Message
 from ..decoder.codec.plan import StructPlan, plan
 from ..decoder.schema import facts
+from ..decoder.schema.meaning import Meaning
 
 PRODUCE = facts.api_key("Produce")
-NAMES = {"topicName": "topic", "groupId": "group", "transactionalId": "transactional id"}
-"""Names that responses repeat, by what Kafka's definitions call them."""
+NAMES = frozenset({Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID})
+"""Names that responses repeat."""
 
 
 def why(before: Message, after: Message, renames_back: bool = False) -> str:
@@ -40,26 +41,26 @@ def names(request: Message) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def repeated_in(api_key: int, api_version: int) -> frozenset[str]:
+def repeated_in(api_key: int, api_version: int) -> frozenset[Meaning]:
     """The kinds of names (`NAMES`) in the responses of a version."""
 
-    def inside(struct: StructPlan) -> Iterator[str]:
+    def inside(struct: StructPlan) -> Iterator[Meaning]:
         for field in struct.fields:
-            if field.entity in NAMES:
-                yield field.entity
+            if field.meaning in NAMES:
+                yield field.meaning
             if field.struct is not None:
                 yield from inside(field.struct)
 
     return frozenset(inside(plan("response", api_key, api_version).root))
 
 
-def _in(struct: StructPlan, values: tuple[Any, ...], repeated: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _in(struct: StructPlan, values: tuple[Any, ...], repeated: frozenset[Meaning]) -> Iterator[tuple[str, str]]:
     for field, value in zip(struct.fields, values, strict=False):
         if value is None:
             continue
         if field.struct is not None:
             for item in value if field.array else (value,):
                 yield from _in(field.struct, item, repeated)
-        elif field.entity in repeated and field.type == "string":
+        elif field.meaning in repeated:
             for each in value if field.array else (value,):
-                yield NAMES[field.entity or ""], each
+                yield field.meaning, each

@@ -16,11 +16,11 @@ from typing import Any
 from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from ..reading.capture import Capture
 from ..reading.selection import select
 from ..replay.comparison import SHARE_GROUPS
 from ..replay.policy import administrative
-from ..replay.roles import Role
 from ..serving.offsets import NATURAL
 from .field_paths import generic_paths, item_of, message_of, places
 from .flattener import Flattener, Value
@@ -365,11 +365,11 @@ def _judge(value: Value, a: set[Any], b: set[Any], api: str) -> tuple[Level, Dif
         if codes <= natural:
             return Level.NOISE, DifferenceKind.ERROR
         return Level.HIGH, DifferenceKind.ERROR
-    if value.role is Role.OFFSET or (value.role is Role.ASSIGNMENT) or (value.role is Role.PARTITION):
+    if value.role is Meaning.OFFSET or (value.role is Meaning.ASSIGNMENT) or (value.role is Meaning.PARTITION):
         return Level.NOISE, DifferenceKind.FIELD
-    if value.role is Role.SUBSCRIPTION or (_may_repeat(api) and a and b and (a < b or b < a)):
+    if value.role is Meaning.SUBSCRIPTION or (_may_repeat(api) and a and b and (a < b or b < a)):
         # One side has seen more values; one poll more or less is enough for that.
-        return (Level.NOISE if value.role is Role.SUBSCRIPTION else Level.LOW), DifferenceKind.FIELD
+        return (Level.NOISE if value.role is Meaning.SUBSCRIPTION else Level.LOW), DifferenceKind.FIELD
     return Level.MEDIUM, DifferenceKind.FIELD
 
 

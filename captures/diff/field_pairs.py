@@ -16,11 +16,10 @@ from ...decoder.codec.message import jsonable
 from ...decoder.codec.plan import StructPlan
 from ...decoder.codec.secrets import shown
 from ...decoder.reference.explain import meaning
-from ..replay.roles import Role, RoleTree, tree
+from ...decoder.schema.meaning import Meaning
+from ..replay.roles import NAMES, RoleTree, tree
 
-_NAMES = frozenset(
-    {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY, Role.PARTITION}
-)
+_NAMES = NAMES | {Meaning.PARTITION}
 _ABSENT = "(absent)"
 
 

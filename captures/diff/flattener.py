@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 
 from ...decoder import Message
 from ...decoder.codec.plan import FieldPlan, StructPlan
-from ..replay.roles import VOLATILE, Role, paths
+from ...decoder.schema.meaning import Meaning
+from ..replay.roles import NAMES, VOLATILE, paths
 from ..serving.recorded_exchanges import Named
 
-NAMES = frozenset(
-    {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY}
-)
-_TOPIC = frozenset({Role.TOPIC, Role.TOPIC_ID})
-_INSIDE = frozenset({Role.SUBSCRIPTION, Role.ASSIGNMENT})
+_TOPIC = frozenset({Meaning.TOPIC, Meaning.TOPIC_ID})
+_INSIDE = frozenset({Meaning.SUBSCRIPTION, Meaning.ASSIGNMENT})
 
 
 class Value(NamedTuple):
@@ -28,7 +26,7 @@ class Value(NamedTuple):
 
     path: str
     value: Any
-    role: Role | None
+    role: Meaning | None
     shown: str
 
 
@@ -45,18 +43,25 @@ class Flattener:
         answer = message.plan.kind == "response"
         return dict(self._struct(message.plan.root, message.values, "", "", "", roles, answer))
 
-    def name(self, role: Role, value: Any) -> str:
+    def name(self, role: Meaning, value: Any) -> str:
         """A name as the first recording has it."""
-        text = self._named(value) or value.hex() if role is Role.TOPIC_ID else str(value)
+        text = self._named(value) or value.hex() if role is Meaning.TOPIC_ID else str(value)
         return self._mapped.get(text, text)
 
     def _struct(
-        self, of: StructPlan, values: tuple[Any, ...], path: str, plain: str, shown: str, roles: dict[str, Role], answer: bool
+        self,
+        of: StructPlan,
+        values: tuple[Any, ...],
+        path: str,
+        plain: str,
+        shown: str,
+        roles: dict[str, Meaning],
+        answer: bool,
     ) -> Iterator[tuple[str, Value]]:
         for field, value in zip(of.fields, values, strict=False):
             generic = plain + field.name + ("[*]" if field.array else "")
             role = roles.get(generic)
-            if value is None or role is Role.RECORDS or (role in VOLATILE and role is not Role.TOPIC_ID):
+            if value is None or role is Meaning.RECORDS or (role in VOLATILE and role is not Meaning.TOPIC_ID):
                 continue  # records are compared as a whole, by their content
             if field.struct is None:
                 yield from self._plain(field, value, path, generic, shown, role)
@@ -73,12 +78,12 @@ class Flattener:
                 yield from self._struct(field.struct, item, inner, generic + ".", words, roles, answer)
 
     def _plain(
-        self, field: FieldPlan, value: Any, path: str, generic: str, shown: str, role: Role | None
+        self, field: FieldPlan, value: Any, path: str, generic: str, shown: str, role: Meaning | None
     ) -> Iterator[tuple[str, Value]]:
         shown += field.name + ("[*]" if field.array else "")
         if role in NAMES and role is not None:
             if not field.array:
-                if value and (role is not Role.TOPIC_ID or any(value)):
+                if value and (role is not Meaning.TOPIC_ID or any(value)):
                     # A name and an id of the same topic are one thing.
                     label = "topic" if role in _TOPIC else field.name
                     yield path + label, Value(generic, self.name(role, value), role, shown)
@@ -92,16 +97,16 @@ class Flattener:
         yield path + field.name, Value(generic, value, role, shown)
 
     def _about(
-        self, of: StructPlan, values: tuple[Any, ...], plain: str, roles: dict[str, Role]
+        self, of: StructPlan, values: tuple[Any, ...], plain: str, roles: dict[str, Meaning]
     ) -> tuple[str | None, bool, bool]:
         """The name of an item, None if only its position identifies it; whether no request named it; and whether it is the name of a
         setting or the like."""
         for field, value in zip(of.fields, values, strict=False):
             role = roles.get(plain + field.name)
-            if role in NAMES and role is not None and value and (role is not Role.TOPIC_ID or any(value)):
+            if role in NAMES and role is not None and value and (role is not Meaning.TOPIC_ID or any(value)):
                 name = self.name(role, value)
-                return name, name not in self._asked_for and role is not Role.COORDINATOR_KEY, False
-            if role is Role.PARTITION and not field.array:
+                return name, name not in self._asked_for and role is not Meaning.COORDINATOR_KEY, False
+            if role is Meaning.PARTITION and not field.array:
                 return str(value), False, False
         for field, value in zip(of.fields, values, strict=False):
             if field.struct is None and not field.array and (field.map_key or field.name in ("api_key", "key", "name")):

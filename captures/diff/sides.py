@@ -12,8 +12,8 @@ from typing import Any
 from ...decoder import Exchange, Topics, records
 from ...decoder.records import Batch
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from ..replay.rewrite import tree_of, visit
-from ..replay.roles import Role
 from ..serving.recorded_exchanges import only_reads, touches
 from .report import Latency, Side
 
@@ -55,7 +55,7 @@ class PreparedSide:
     side: Side
     seen: list[SeenExchange] = field(default_factory=list)
     topics: Topics = field(default_factory=Topics)
-    names: dict[str, Role] = field(default_factory=dict)
+    names: dict[str, Meaning] = field(default_factory=dict)
     produced: dict[tuple[str, int], list[Any]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -118,7 +118,7 @@ def _take_names(out: PreparedSide, exchange: Exchange) -> None:
     message = exchange.request_view
     assert message is not None
     for role, name, _, _ in visit(tree_of(message), message.values):
-        if role in (Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.COORDINATOR_KEY) and name:
+        if role in (Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID, Meaning.COORDINATOR_KEY) and name:
             out.names.setdefault(name, role)
 
 

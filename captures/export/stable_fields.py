@@ -10,13 +10,12 @@ from typing import Any
 from ...decoder import Message
 from ...decoder.codec.message import jsonable, shown_value
 from ...decoder.codec.plan import StructPlan
-from ..replay.roles import Role, RoleTree, tree
+from ...decoder.schema.meaning import Meaning
+from ..replay.roles import NAMES, RoleTree, tree
 
-_NAMES = frozenset(
-    {Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY, Role.PARTITION}
-)
+_NAMES = NAMES - {Meaning.TOPIC_ID} | {Meaning.PARTITION}
 # Of the roles whose values mean the same again, those that a log's content and its members move.
-_MOVING = frozenset({Role.OFFSET, Role.RECORDS, Role.SUBSCRIPTION, Role.ASSIGNMENT})
+_MOVING = frozenset({Meaning.OFFSET, Meaning.RECORDS, Meaning.SUBSCRIPTION, Meaning.ASSIGNMENT})
 
 
 def stable(message: Message) -> dict[str, Any]:

@@ -24,11 +24,11 @@ from ...decoder.codec.plan import FieldPlan
 from ...decoder.records import Batch, Partial, RecordsError, batches
 from ...decoder.records.batch import CONTROL, HEADER_SIZE
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from .mapping import IdMapping, request_scope
 from .partial_requests import PRODUCE, is_retriable, partitions_to_retry
 from .preparer import Preparer
 from .rewrite import Translate, ValuePair, pairs, read
-from .roles import Role
 from .version_conversion import API_VERSIONS, answer_at, folds
 
 _ABSENT = facts.error_code_set("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID")
@@ -74,7 +74,7 @@ class AbsentTopics:
             self._topics = frozenset()
 
 
-_NAMES = frozenset({Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME})
+_NAMES = frozenset({Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID, Meaning.RESOURCE_NAME})
 _SHOWN = 3
 SHARE_GROUPS = " (a share group begins at the end of its topics unless its share.auto.offset.reset was set)"
 
@@ -100,7 +100,7 @@ class SkippedRequests:
             return frozenset()
         message = exchange.request_message
         if exchange.api.startswith("Share"):
-            self._share_groups.update(value for role, value, _, _ in read(message) if role is Role.GROUP and value)
+            self._share_groups.update(value for role, value, _, _ in read(message) if role is Meaning.GROUP and value)
         return frozenset(name for name in self._names(message) if name in self._by_name)
 
     def differs(self, names: Collection[str]) -> None:
@@ -126,7 +126,7 @@ class SkippedRequests:
 
     def _names(self, message: Message | None) -> Iterator[str]:
         for role, value, _, _ in read(message):
-            name = self._topics.get(value) if role is Role.TOPIC_ID else value if role in _NAMES else None
+            name = self._topics.get(value) if role is Meaning.TOPIC_ID else value if role in _NAMES else None
             if name:
                 yield name
 
@@ -168,7 +168,7 @@ class FetchedRecords:
 
     def _names(self, message: Message) -> Iterator[str]:
         for role, _, scope, _ in read(message):
-            if role is Role.PARTITION:
+            if role is Meaning.PARTITION:
                 name = self._mapping.topic_of(scope)
                 if name is not None:
                     yield name
@@ -177,22 +177,22 @@ class FetchedRecords:
         self, message: Message, into: dict[tuple[str, int], Digests], names: dict[str, str] | None, single: bool
     ) -> None:
         for role, value, scope, _ in read(message):
-            if role is not Role.RECORDS or not value:
+            if role is not Meaning.RECORDS or not value:
                 continue
             topic = self._topic(scope, names)
-            partition = scope.get(Role.PARTITION)
+            partition = scope.get(Meaning.PARTITION)
             if topic is None or partition is None:
                 continue
             kept = into.setdefault((topic, partition), {})
             kept.update(_single(value) if single else _batches(value))
 
-    def _topic(self, scope: dict[Role, object] | object, names: dict[str, str] | None) -> str | None:
+    def _topic(self, scope: dict[Meaning, object] | object, names: dict[str, str] | None) -> str | None:
         assert isinstance(scope, dict)
         if names is None:
             return self._mapping.topic_of(scope)
-        name = scope.get(Role.TOPIC)
+        name = scope.get(Meaning.TOPIC)
         if not name:
-            there = scope.get(Role.TOPIC_ID)
+            there = scope.get(Meaning.TOPIC_ID)
             name = next((n for n, i in self._mapping.topics.items() if i == there), None)
             if name is None:
                 recorded = next((r for r, t in self._mapping.topic_ids.items() if t == there), None)
@@ -203,8 +203,8 @@ class FetchedRecords:
     def places(self, recorded: Message) -> Iterator[tuple[str, int]]:
         """The partitions that a recorded answer has records of."""
         for role, value, scope, _ in read(recorded):
-            if role is Role.RECORDS and value:
-                topic, partition = self._topic(scope, None), scope.get(Role.PARTITION)
+            if role is Meaning.RECORDS and value:
+                topic, partition = self._topic(scope, None), scope.get(Meaning.PARTITION)
                 if topic is not None and partition is not None:
                     yield topic, partition
 
@@ -337,8 +337,8 @@ class Comparer:
     def _translator(self, asked: Message) -> Translate:
         key_type = asked["key_type"] if asked.api_key == _FIND_COORDINATOR and asked.api_version >= 1 else 0
 
-        def translate(role: Role, value: Any, scope: Any) -> Any:
-            if role is Role.COORDINATOR_KEY and isinstance(value, str):
+        def translate(role: Meaning, value: Any, scope: Any) -> Any:
+            if role is Meaning.COORDINATOR_KEY and isinstance(value, str):
                 return self.mapping.coordinator_key(value, key_type)
             return self.mapping.translate(role, value, scope)
 
@@ -352,15 +352,15 @@ class Comparer:
             return self._row(api_key, pair)
         if is_error_code(field):
             return self._error(pair, excused)
-        if a == b or (role is Role.COORDINATOR_KEY and not b):  # old answers do not repeat the key
+        if a == b or (role is Meaning.COORDINATOR_KEY and not b):  # old answers do not repeat the key
             return None
-        if pair.volatile or role in (Role.RECORDS, Role.SUBSCRIPTION):
+        if pair.volatile or role in (Meaning.RECORDS, Meaning.SUBSCRIPTION):
             return self._leave("irrelevant to the response")
         if role is not None and not field.array:
             a = translate(role, a, pair.scope) if a is not None else None
             if a == b:
                 return None
-        if role is Role.OFFSET and api_key in FETCHES:
+        if role is Meaning.OFFSET and api_key in FETCHES:
             return self._leave("irrelevant to the response")
         if field.array and role is not None:
             return self._list(pair)
@@ -395,7 +395,7 @@ class Comparer:
         if (is_retriable(a) or a in _TIMING) and (not b or is_retriable(b) or b in _TIMING):
             excused.append(inside)
             return self._leave("temporary errors that are over")
-        if b in _TIMING and not a and Role.GROUP in pair.scope and b == facts.error_code("REBALANCE_IN_PROGRESS"):
+        if b in _TIMING and not a and Meaning.GROUP in pair.scope and b == facts.error_code("REBALANCE_IN_PROGRESS"):
             excused.append(inside)
             return self._leave("rebalances at a different time")
         return FieldDifference(pair.path, facts.error_name(a), facts.error_name(b), ERROR)

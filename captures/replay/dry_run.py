@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...decoder.codec.message import Message
+from ...decoder.schema.meaning import Meaning
 from .mapping import IdMapping, UnknownId
 from .preparer import FIND_COORDINATOR, Preparer
 from .rewrite import read
-from .roles import Role
 from .script import RecordedCall, Script, StepKind, has_producer
 
 # Who is who at the target is known only when it has answered.
 _ANSWERED = {
-    Role.TOPIC_ID,
-    Role.MEMBER_ID,
-    Role.GENERATION,
-    Role.PRODUCER_ID,
-    Role.PRODUCER_EPOCH,
-    Role.SESSION_ID,
-    Role.LEADER_EPOCH,
-    Role.OFFSET,
-    Role.TELEMETRY_ID,
+    Meaning.TOPIC_ID,
+    Meaning.MEMBER_ID,
+    Meaning.GENERATION,
+    Meaning.PRODUCER_ID,
+    Meaning.PRODUCER_EPOCH,
+    Meaning.SESSION_ID,
+    Meaning.LEADER_EPOCH,
+    Meaning.OFFSET,
+    Meaning.TELEMETRY_ID,
 }
 
 
@@ -93,12 +93,12 @@ def _renamed(message: Message, mapping: IdMapping) -> Iterator[str]:
     if mapping.names.client_id(client_id) != client_id:
         yield f"client id {client_id} = {mapping.names.client_id(client_id)}"
     for role, value, scope, _ in read(message):
-        if role in (Role.TOPIC, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME):
+        if role in (Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID, Meaning.RESOURCE_NAME):
             try:
                 new = mapping.change(role, value, scope, "")
             except UnknownId:
                 continue
-        elif role is Role.COORDINATOR_KEY:
+        elif role is Meaning.COORDINATOR_KEY:
             kind = message["key_type"] if message.api_key == FIND_COORDINATOR and message.api_version >= 1 else 0
             new = mapping.coordinator_key(value, kind)
         else:
@@ -111,7 +111,7 @@ def _renamed(message: Message, mapping: IdMapping) -> Iterator[str]:
 def _mapped(message: Message) -> Iterator[str]:
     found: dict[str, None] = {}
     for role, value, _, _ in read(message):
-        if role is Role.RECORDS and has_producer(value):
+        if role is Meaning.RECORDS and has_producer(value):
             found["producer id in records"] = None
         elif role in _ANSWERED and value not in ("", -1, 0, bytes(16)):
             found[str(role)] = None

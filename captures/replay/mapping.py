@@ -19,8 +19,8 @@ from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.embedded.payload import leading_int16
 from ...decoder.errors import DecodeError, EncodeError
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from .rewrite import Scope, pairs
-from .roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ PRODUCE = facts.api_key("Produce")
 class UnknownId(Exception):
     """The target's value for this is not known yet."""
 
-    def __init__(self, role: Role, value: Any) -> None:
+    def __init__(self, role: Meaning, value: Any) -> None:
         super().__init__(f"{role} {value!r}")
         self.role, self.value = role, value
 
@@ -174,7 +174,7 @@ class RecordedCluster:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     """where logs ended when they were first heard of"""
     brokers: set[int] = field(default_factory=set)
-    given: set[tuple[Role, Any]] = field(default_factory=set)
+    given: set[tuple[Meaning, Any]] = field(default_factory=set)
     """what answers of the recording gave out: ids by role, generations as (group, generation)"""
 
 
@@ -200,12 +200,12 @@ class IdMapping:
 
     # names
 
-    def topic_of(self, scope: MappingType[Role, Any]) -> str | None:
+    def topic_of(self, scope: MappingType[Meaning, Any]) -> str | None:
         """The recorded name of the topic that a scope is about."""
-        name = scope.get(Role.TOPIC)
+        name = scope.get(Meaning.TOPIC)
         if name:
             return str(name)
-        topic_id = scope.get(Role.TOPIC_ID)
+        topic_id = scope.get(Meaning.TOPIC_ID)
         return self.recorded.topics.get(topic_id) if topic_id else None
 
     def offsets_of(self, topic: str, partition: int) -> OffsetMap:
@@ -215,54 +215,54 @@ class IdMapping:
             found = self.offsets[topic, partition] = OffsetMap()
         return found
 
-    def translate(self, role: Role, value: Any, scope: Scope) -> Any:
+    def translate(self, role: Meaning, value: Any, scope: Scope) -> Any:
         """The target's value for a recorded one; the same value where none is known."""
         try:
             return self.change(role, value, scope, "")
         except UnknownId:
             return value
 
-    def change(self, role: Role, value: Any, scope: Scope, name: str) -> Any:
+    def change(self, role: Meaning, value: Any, scope: Scope, name: str) -> Any:
         """The value for the target in place of a recorded one; UnknownId if only an answer can provide it."""
         match role:
-            case Role.TOPIC:
+            case Meaning.TOPIC:
                 return self.names.topic(value)
-            case Role.TOPIC_ID:
+            case Meaning.TOPIC_ID:
                 return self._topic_id(value)
-            case Role.GROUP:
+            case Meaning.GROUP:
                 return self.names.group(value)
-            case Role.TRANSACTIONAL_ID:
+            case Meaning.TRANSACTIONAL_ID:
                 return self.names.transactional_id(value)
-            case Role.MEMBER_ID:
+            case Meaning.MEMBER_ID:
                 return self._member(value)
-            case Role.GENERATION:
+            case Meaning.GENERATION:
                 return self._generation(value, scope)
-            case Role.PRODUCER_ID:
+            case Meaning.PRODUCER_ID:
                 return self.producer(value, None)[0]
-            case Role.PRODUCER_EPOCH:
-                producer = scope.get(Role.PRODUCER_ID, -1)
+            case Meaning.PRODUCER_EPOCH:
+                producer = scope.get(Meaning.PRODUCER_ID, -1)
                 return value if producer < 0 else self.producer(producer, value)[1]
-            case Role.LEADER_EPOCH:
+            case Meaning.LEADER_EPOCH:
                 return self._leader_epoch(value, scope, name)
-            case Role.OFFSET:
+            case Meaning.OFFSET:
                 topic = self.topic_of(scope)
-                partition = scope.get(Role.PARTITION)
+                partition = scope.get(Meaning.PARTITION)
                 if topic is None or partition is None or value < 0:
                     return value
                 return self.offsets_of(topic, partition).target(value)
-            case Role.BROKER_ID:
+            case Meaning.BROKER_ID:
                 return self.brokers.get(value, value)
-            case Role.CLUSTER_ID:
+            case Meaning.CLUSTER_ID:
                 return self.cluster_id if value else value
-            case Role.REACHED_BROKER:
+            case Meaning.REACHED_BROKER:
                 return -1  # it may be another broker here; -1 is never refused (KIP-1242)
-            case Role.TELEMETRY_ID:
+            case Meaning.TELEMETRY_ID:
                 return self.telemetry.get(value, value)
-            case Role.RESOURCE_NAME:
+            case Meaning.RESOURCE_NAME:
                 return self._resource(value, scope)
-            case Role.SUBSCRIPTION:
+            case Meaning.SUBSCRIPTION:
                 return self.names.subscription(value)
-            case Role.ASSIGNMENT:
+            case Meaning.ASSIGNMENT:
                 return self.names.assignment(value)
         return value
 
@@ -277,24 +277,24 @@ class IdMapping:
             there = self.topics.get(self.names.topic(name))
             if there is not None:
                 return there
-        raise UnknownId(Role.TOPIC_ID, value)
+        raise UnknownId(Meaning.TOPIC_ID, value)
 
     def _member(self, value: str) -> str:
         known = self.members.get(value)
         if known is not None or not value:
             return known or value
-        if (Role.MEMBER_ID, value) in self.recorded.given:
-            raise UnknownId(Role.MEMBER_ID, value)
+        if (Meaning.MEMBER_ID, value) in self.recorded.given:
+            raise UnknownId(Meaning.MEMBER_ID, value)
         return value  # of the client's own making (KIP-848), or from before the recording
 
     def _generation(self, value: int, scope: Scope) -> int:
         if value <= 0:
             return value
-        group, member = scope.get(Role.GROUP, ""), scope.get(Role.MEMBER_ID, "")
+        group, member = scope.get(Meaning.GROUP, ""), scope.get(Meaning.MEMBER_ID, "")
         own = self.member_epochs.get((group, member, value))
         known = own if own is not None else self.generations.get((group, value))
-        if known is None and (Role.GENERATION, (group, value)) in self.recorded.given:
-            raise UnknownId(Role.GENERATION, (group, value))
+        if known is None and (Meaning.GENERATION, (group, value)) in self.recorded.given:
+            raise UnknownId(Meaning.GENERATION, (group, value))
         return value if known is None else known
 
     def producer(self, producer_id: int, epoch: int | None) -> tuple[int, int]:
@@ -307,13 +307,13 @@ class IdMapping:
                 return known
         there = self.producer_ids.get(producer_id)
         if there is None:
-            raise UnknownId(Role.PRODUCER_ID, producer_id)
+            raise UnknownId(Meaning.PRODUCER_ID, producer_id)
         return there, 0 if epoch is None else epoch
 
     def _leader_epoch(self, value: int, scope: Scope, name: str) -> int:
         if value < 0:
             return value
-        topic, partition = self.topic_of(scope), scope.get(Role.PARTITION)
+        topic, partition = self.topic_of(scope), scope.get(Meaning.PARTITION)
         known = self.leader_epochs.get((topic, partition, value)) if topic and partition is not None else None
         if known is not None:
             return known
@@ -321,7 +321,7 @@ class IdMapping:
         return value if name == "leader_epoch" else -1
 
     def _resource(self, value: str, scope: Scope) -> str:
-        kind = (scope.get(Role.RESOURCE_NAME) or (None,))[0]
+        kind = (scope.get(Meaning.RESOURCE_NAME) or (None,))[0]
         if kind in _TOPIC_RESOURCES:
             return self.names.topic(value)
         if kind in _GROUP_RESOURCES:
@@ -358,14 +358,14 @@ class IdMapping:
         for pair in pairs(recorded, got, self.translate, scope):
             if pair.missing or pair.recorded is None or pair.got is None:
                 continue
-            if pair.role is Role.TOPIC_ID and not pair.field.array:
+            if pair.role is Meaning.TOPIC_ID and not pair.field.array:
                 if any(pair.recorded) and any(pair.got):
                     self.topic_ids[pair.recorded] = pair.got
-            elif pair.role is Role.LEADER_EPOCH and pair.recorded >= 0 and pair.got >= 0:
-                topic, partition = self.topic_of(pair.scope), pair.scope.get(Role.PARTITION)
+            elif pair.role is Meaning.LEADER_EPOCH and pair.recorded >= 0 and pair.got >= 0:
+                topic, partition = self.topic_of(pair.scope), pair.scope.get(Meaning.PARTITION)
                 if topic is not None and partition is not None:
                     self.leader_epochs[topic, partition, pair.recorded] = pair.got
-            elif pair.role is Role.TELEMETRY_ID:
+            elif pair.role is Meaning.TELEMETRY_ID:
                 self.telemetry[pair.recorded] = pair.got
 
     def learn_producer(self, recorded: tuple[int, int], target: tuple[int, int]) -> None:
@@ -375,16 +375,16 @@ class IdMapping:
 
     def _learn_generation(self, scope: Scope, recorded: int, got: int) -> None:
         if recorded > 0 and got > 0:
-            group, member = scope.get(Role.GROUP, ""), scope.get(Role.MEMBER_ID, "")
+            group, member = scope.get(Meaning.GROUP, ""), scope.get(Meaning.MEMBER_ID, "")
             self.generations[group, recorded] = got
             if member:
                 self.member_epochs[group, member, recorded] = got
 
     def _learn_offsets(self, recorded: Message, got: Message, scope: Scope) -> None:
         for pair in pairs(recorded, got, self.translate, scope):
-            if pair.role is not Role.OFFSET or pair.volatile or pair.missing or pair.field.array:
+            if pair.role is not Meaning.OFFSET or pair.volatile or pair.missing or pair.field.array:
                 continue
-            topic, partition = self.topic_of(pair.scope), pair.scope.get(Role.PARTITION)
+            topic, partition = self.topic_of(pair.scope), pair.scope.get(Meaning.PARTITION)
             if topic is None or partition is None or pair.recorded < 0 or pair.got < 0:
                 continue
             self.offsets_of(topic, partition).point(pair.recorded, pair.got)
@@ -393,11 +393,11 @@ class IdMapping:
 def request_scope(asked: Message) -> Scope:
     """The scope of a whole request, which its answer need not repeat."""
     root = _root(asked)
-    scope: dict[Role, Any] = {}
+    scope: dict[Meaning, Any] = {}
     if "group_id" in root:
-        scope[Role.GROUP] = root["group_id"]
+        scope[Meaning.GROUP] = root["group_id"]
     if "member_id" in root:
-        scope[Role.MEMBER_ID] = root["member_id"]
+        scope[Meaning.MEMBER_ID] = root["member_id"]
     return scope
 
 

@@ -11,10 +11,10 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.message_view import MessageView
 from ...decoder.codec.secrets import MASK, secret_paths
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from ...decoder.wire.frame import Direction
 from .partial_requests import PRODUCE, Place, is_retriable, partitions_of, retriable_partitions
 from .rewrite import read
-from .roles import Role
 
 _LOGIN = frozenset({"SaslHandshake", "SaslAuthenticate"})
 # Requests between brokers that their definitions list for clients' listeners, too.
@@ -114,7 +114,8 @@ def _follower(message: Message) -> bool:
     """Whether a broker asks: it gives its id, consumers -1 (and debuggers -2)."""
     if message.api not in ("Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
         return False
-    return any(role is Role.BROKER_ID and name == "replica_id" and value >= 0 for role, value, _, name in read(message))
+    ids = (value for role, value, _, name in read(message) if role is Meaning.BROKER_ID and name == "replica_id")
+    return any(value >= 0 for value in ids)
 
 
 def _refused_member(message: Message, answer: Message | None) -> bool:
@@ -129,6 +130,6 @@ def _masked(message: Message) -> bool:
     if not secret_paths(Direction.REQUEST, message.api_key):
         return False
     for role, value, _, _ in read(message):
-        if role is Role.SECRET and value and not (value.encode() if isinstance(value, str) else value).strip(MASK):
+        if role is Meaning.SECRET and value and not (value.encode() if isinstance(value, str) else value).strip(MASK):
             return True
     return False

@@ -15,11 +15,11 @@ import crc32c
 from ...decoder.codec.codec import decode_request_header, encode_request
 from ...decoder.codec.message import Message
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from ...errors import BarnabasError
 from .mapping import IdMapping
 from .partial_requests import partitions_of, with_partitions
 from .rewrite import Scope, changed, with_values
-from .roles import Role
 from .script import RecordedCall, has_producer
 from .version_conversion import API_VERSIONS, NotExpressible, at_version, candidates
 
@@ -232,12 +232,12 @@ class Preparer:
         key_type = message["key_type"] if message.api_key == FIND_COORDINATOR and message.api_version >= 1 else 0
         change = self.mapping.change
 
-        def one(role: Role, value: Any, scope: Scope, name: str) -> Any:
-            if role is Role.COORDINATOR_KEY:
+        def one(role: Meaning, value: Any, scope: Scope, name: str) -> Any:
+            if role is Meaning.COORDINATOR_KEY:
                 return self.mapping.coordinator_key(value, key_type)
-            if role is Role.RECORDS:
+            if role is Meaning.RECORDS:
                 return self._records(value) if has_producer(value) else value
-            if role is Role.SESSION_ID or role is Role.SESSION_EPOCH:
+            if role is Meaning.SESSION_ID or role is Meaning.SESSION_EPOCH:
                 return value
             new = change(role, value, scope, name)
             return value if new == value else new

@@ -14,24 +14,25 @@ from typing import Any, NamedTuple
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import FieldPlan, PlanValue, StructPlan, Values
 from ...decoder.codec.splice import BodySplicer, changed_fields
-from .roles import Branch, Role, RoleTree, tree
+from ...decoder.schema.meaning import Meaning
+from .roles import Branch, RoleTree, tree
 
-Scope = Mapping[Role, Any]
-Change = Callable[[Role, Any, Scope, str], Any]
+Scope = Mapping[Meaning, Any]
+Change = Callable[[Meaning, Any, Scope, str], Any]
 """(role, value, scope, the field's name) -> the value instead; the same object for no change."""
 
 _SCOPE_ROLES = frozenset(
     {
-        Role.TOPIC,
-        Role.TOPIC_ID,
-        Role.PARTITION,
-        Role.GROUP,
-        Role.MEMBER_ID,
-        Role.PRODUCER_ID,
-        Role.PRODUCER_EPOCH,
-        Role.TRANSACTIONAL_ID,
-        Role.COORDINATOR_KEY,
-        Role.RESOURCE_NAME,
+        Meaning.TOPIC,
+        Meaning.TOPIC_ID,
+        Meaning.PARTITION,
+        Meaning.GROUP,
+        Meaning.MEMBER_ID,
+        Meaning.PRODUCER_ID,
+        Meaning.PRODUCER_EPOCH,
+        Meaning.TRANSACTIONAL_ID,
+        Meaning.COORDINATOR_KEY,
+        Meaning.RESOURCE_NAME,
     }
 )
 
@@ -70,7 +71,7 @@ def rewrite(of: RoleTree, values: Values, change: Change, scope: Scope) -> Value
 class RoleValue(NamedTuple):
     """A value with a role, and where it stands. name: the field's."""
 
-    role: Role
+    role: Meaning
     value: Any
     scope: Scope
     name: str
@@ -100,17 +101,17 @@ def _widened(of: RoleTree, values: Values, scope: Scope) -> Scope:
         if values[at] is not None:
             wider[role] = values[at]
             if type_field is not None:
-                wider[Role.RESOURCE_NAME] = (values[type_field], values[at])
+                wider[Meaning.RESOURCE_NAME] = (values[type_field], values[at])
     return wider
 
 
 @cache
-def _naming_fields(of: RoleTree) -> tuple[tuple[int, Role, int | None], ...]:
+def _naming_fields(of: RoleTree) -> tuple[tuple[int, Meaning, int | None], ...]:
     """The fields of a struct that are the scope of the others; with a resource's name the field of its type."""
     names = [field.name for field in of.of.fields]
     types = next((names.index(name) for name in ("resource_type", "resource_type_filter", "key_type") if name in names), None)
     return tuple(
-        (b.at, b.role, types if b.role in (Role.RESOURCE_NAME, Role.COORDINATOR_KEY) else None)
+        (b.at, b.role, types if b.role in (Meaning.RESOURCE_NAME, Meaning.COORDINATOR_KEY) else None)
         for b in of.branches
         if b.role in _SCOPE_ROLES and not (b.field.array and b.inside is None)
     )
@@ -129,7 +130,7 @@ class ValuePair:
         self,
         path: str,
         field: FieldPlan,
-        role: Role | None,
+        role: Meaning | None,
         volatile: bool,
         recorded: PlanValue,
         got: PlanValue,
@@ -140,7 +141,7 @@ class ValuePair:
         self.recorded, self.got, self.scope, self.missing = recorded, got, scope, missing
 
 
-Translate = Callable[[Role, Any, Scope], Any]
+Translate = Callable[[Meaning, Any, Scope], Any]
 """(role, recorded value, scope) -> what it is called at the target."""
 
 
@@ -231,19 +232,19 @@ def _positions(plan: StructPlan) -> dict[str, int]:
 
 # What names a row, the first that is there. Brokers are not named by their ids, which other clusters have otherwise.
 _NAMING = (
-    Role.TOPIC,
-    Role.TOPIC_ID,
-    Role.PARTITION,
-    Role.GROUP,
-    Role.TRANSACTIONAL_ID,
-    Role.COORDINATOR_KEY,
-    Role.RESOURCE_NAME,
-    Role.MEMBER_ID,
+    Meaning.TOPIC,
+    Meaning.TOPIC_ID,
+    Meaning.PARTITION,
+    Meaning.GROUP,
+    Meaning.TRANSACTIONAL_ID,
+    Meaning.COORDINATOR_KEY,
+    Meaning.RESOURCE_NAME,
+    Meaning.MEMBER_ID,
 )
 
 
 @cache
-def _keys(plan: StructPlan, roles: RoleTree | None, other: StructPlan) -> tuple[tuple[int, int, Role | None], ...]:
+def _keys(plan: StructPlan, roles: RoleTree | None, other: StructPlan) -> tuple[tuple[int, int, Meaning | None], ...]:
     """The fields that name a row: (position here, position there, role)."""
     there = _positions(other)
     branches = _branches(roles)

@@ -12,11 +12,12 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from .mapping import RecordedCluster, request_scope
 from .partial_requests import Place
 from .policy import Policy, forbidden_null
 from .rewrite import read, tree_of
-from .roles import Role, paths
+from .roles import paths
 
 _CREATE, _METADATA = facts.api_key("CreateTopics"), facts.api_key("Metadata")
 _PRODUCE, _FETCH, _LIST = (facts.api_key(name) for name in ("Produce", "Fetch", "ListOffsets"))
@@ -205,14 +206,14 @@ class Script:
         latest: set[tuple[Any, Any]] = set()
         if key == _LIST:
             for role, value, scope, _ in read(asked):
-                if role is Role.TIMESTAMP and value == _LATEST:
-                    latest.add((scope.get(Role.TOPIC), scope.get(Role.PARTITION)))
+                if role is Meaning.TIMESTAMP and value == _LATEST:
+                    latest.add((scope.get(Meaning.TOPIC), scope.get(Meaning.PARTITION)))
         wanted = {_PRODUCE: "base_offset", _FETCH: "high_watermark", _LIST: "offset"}[key]
         for role, value, scope, name in read(answer):
-            if role is not Role.OFFSET or name != wanted or value < 0:
+            if role is not Meaning.OFFSET or name != wanted or value < 0:
                 continue
-            topic = scope.get(Role.TOPIC) or self.recorded.topics.get(scope.get(Role.TOPIC_ID, b""))
-            place = topic, scope.get(Role.PARTITION)
+            topic = scope.get(Meaning.TOPIC) or self.recorded.topics.get(scope.get(Meaning.TOPIC_ID, b""))
+            place = topic, scope.get(Meaning.PARTITION)
             if topic and (key != _LIST or place in latest):
                 self.recorded.ends.setdefault(place, value)  # type: ignore[arg-type]
 
@@ -220,23 +221,31 @@ class Script:
 @cache
 def _may_give(api_key: int, version: int) -> bool:
     roles = set(paths("response", api_key, version).values())
-    return bool(roles & {Role.GENERATION, Role.MEMBER_ID, Role.PRODUCER_ID, Role.TOPIC_ID})
+    return bool(roles & {Meaning.GENERATION, Meaning.MEMBER_ID, Meaning.PRODUCER_ID, Meaning.TOPIC_ID})
 
 
-def gives(asked: Message, answer: Message) -> Iterator[tuple[Role, Any]]:
+def gives(asked: Message, answer: Message) -> Iterator[tuple[Meaning, Any]]:
     """The ids in a response that later requests name, and generations with their groups."""
     if not _may_give(answer.api_key, answer.api_version):
         return
     scope = request_scope(asked)
     for role, value, _, _ in read(answer):
-        if role is Role.GENERATION and value > 0:
-            yield role, (scope.get(Role.GROUP, ""), value)
-        elif role in (Role.MEMBER_ID, Role.PRODUCER_ID, Role.TOPIC_ID) and value not in ("", -1, ZERO_UUID):
+        if role is Meaning.GENERATION and value > 0:
+            yield role, (scope.get(Meaning.GROUP, ""), value)
+        elif role in (Meaning.MEMBER_ID, Meaning.PRODUCER_ID, Meaning.TOPIC_ID) and value not in ("", -1, ZERO_UUID):
             yield role, value
 
 
 _WITH_VALUES = frozenset(
-    {Role.GENERATION, Role.PRODUCER_ID, Role.SESSION_ID, Role.LEADER_EPOCH, Role.OFFSET, Role.BROKER_ID, Role.REACHED_BROKER}
+    {
+        Meaning.GENERATION,
+        Meaning.PRODUCER_ID,
+        Meaning.SESSION_ID,
+        Meaning.LEADER_EPOCH,
+        Meaning.OFFSET,
+        Meaning.BROKER_ID,
+        Meaning.REACHED_BROKER,
+    }
 )
 
 
@@ -251,16 +260,16 @@ def _active(message: Message) -> bool:
         if role in _WITH_VALUES:
             if value >= 0:
                 return True
-        elif role is Role.TOPIC_ID:
+        elif role is Meaning.TOPIC_ID:
             if any(value):
                 return True
-        elif role in (Role.MEMBER_ID, Role.TELEMETRY_ID, Role.CLUSTER_ID):
+        elif role in (Meaning.MEMBER_ID, Meaning.TELEMETRY_ID, Meaning.CLUSTER_ID):
             if value:
                 return True
-        elif role is Role.RECORDS:
+        elif role is Meaning.RECORDS:
             if has_producer(value):
                 return True
-        elif role is Role.RESOURCE_NAME and value.isdecimal():
+        elif role is Meaning.RESOURCE_NAME and value.isdecimal():
             return True
     return False
 

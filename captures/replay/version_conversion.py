@@ -11,13 +11,14 @@ from ...decoder import decode_request
 from ...decoder.codec.codec import encode_request
 from ...decoder.codec.encode import UNKNOWN_TAGS, value_from
 from ...decoder.codec.message import Message, shown_value
-from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan, plan, snake_case
+from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan, plan
 from ...decoder.errors import EncodeError
 from ...decoder.records import Message as OldMessage
 from ...decoder.records import RecordsError, batches, encode_batch
 from ...decoder.schema import facts
-from ...decoder.schema.notation import FieldLine
-from .roles import Role, RoleTree, tree
+from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.notation import FieldLine, snake_case
+from .roles import RoleTree, tree
 
 API_VERSIONS, PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")
 _FIRST_BATCHES = 3
@@ -236,18 +237,24 @@ class _Converter:
         return out
 
     def _left(
-        self, name: str, value: Any, was: FieldPlan | None, named: Mapping[Role | None, str], out: dict[str, Any], path: str
+        self,
+        name: str,
+        value: Any,
+        was: FieldPlan | None,
+        named: Mapping[Meaning | None, str],
+        out: dict[str, Any],
+        path: str,
     ) -> None:
         """A field that the other version lacks: topics may be named otherwise there."""
-        if name == "topic_id" and Role.TOPIC in named and getattr(value, "bytes", ZERO_UUID) != ZERO_UUID:
+        if name == "topic_id" and Meaning.TOPIC in named and getattr(value, "bytes", ZERO_UUID) != ZERO_UUID:
             found = self._topic_name(value.bytes)
             if found is not None:
-                out.setdefault(named[Role.TOPIC], found)
+                out.setdefault(named[Meaning.TOPIC], found)
                 return
-        elif isinstance(value, str) and Role.TOPIC_ID in named and name in ("topic", "name"):
+        elif isinstance(value, str) and Meaning.TOPIC_ID in named and name in ("topic", "name"):
             topic_id = self._topic_id(value)
             if topic_id is not None:
-                out.setdefault(named[Role.TOPIC_ID], topic_id)
+                out.setdefault(named[Meaning.TOPIC_ID], topic_id)
                 return
         # Brokers send authorized operations only to requests that ask for them, as a version without the field cannot (KIP-430).
         unasked = self._kind == "response" and (name == UNKNOWN_TAGS or name.endswith("authorized_operations"))

@@ -12,8 +12,8 @@ from collections import defaultdict
 from typing import Any
 
 from ...decoder import Message
+from ...decoder.schema.meaning import Meaning
 from ..replay.rewrite import Scope, changed, tree_of, visit
-from ..replay.roles import Role
 from .recorded_exchanges import RecordedExchanges
 
 _CHANCE = re.compile(
@@ -21,11 +21,11 @@ _CHANCE = re.compile(
     r"|(?<![0-9A-Za-z])(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{6,}(?![0-9A-Za-z])|\d{8,}"
 )
 _KINDS = {
-    Role.TOPIC: frozenset({Role.TOPIC}),
-    Role.GROUP: frozenset({Role.GROUP}),
-    Role.TRANSACTIONAL_ID: frozenset({Role.TRANSACTIONAL_ID}),
-    Role.COORDINATOR_KEY: frozenset({Role.GROUP, Role.TRANSACTIONAL_ID}),
-    Role.RESOURCE_NAME: frozenset({Role.TOPIC, Role.GROUP}),
+    Meaning.TOPIC: frozenset({Meaning.TOPIC}),
+    Meaning.GROUP: frozenset({Meaning.GROUP}),
+    Meaning.TRANSACTIONAL_ID: frozenset({Meaning.TRANSACTIONAL_ID}),
+    Meaning.COORDINATOR_KEY: frozenset({Meaning.GROUP, Meaning.TRANSACTIONAL_ID}),
+    Meaning.RESOURCE_NAME: frozenset({Meaning.TOPIC, Meaning.GROUP}),
 }
 
 
@@ -36,7 +36,7 @@ class GeneratedNames:
         self.taken: dict[str, str] = {}
         self.news: list[tuple[str, str]] = []
         self._given: dict[str, str] = {}
-        self._recorded: dict[str, set[Role]] = defaultdict(set)
+        self._recorded: dict[str, set[Meaning]] = defaultdict(set)
         self._shapes: dict[str, list[str]] = defaultdict(list)
         self._used: set[str] = set()
         for exchange in recorded.all:
@@ -44,7 +44,7 @@ class GeneratedNames:
                 if role in _KINDS and name:
                     if name not in self._recorded and _CHANCE.search(name):
                         self._shapes[_shape(name)].append(name)
-                    self._recorded[name] |= _KINDS[role] if role is not Role.RESOURCE_NAME else set()
+                    self._recorded[name] |= _KINDS[role] if role is not Meaning.RESOURCE_NAME else set()
 
     def recorded(self, message: Message) -> Message:
         """A live request with recorded names."""
@@ -55,7 +55,7 @@ class GeneratedNames:
         """An answer with live names."""
         return changed(message, self._to_live) if self._given else message
 
-    def _to_recorded(self, role: Role, value: Any, scope: Scope, field: str) -> Any:
+    def _to_recorded(self, role: Meaning, value: Any, scope: Scope, field: str) -> Any:
         kinds = _KINDS.get(role)
         if kinds is None or not value:
             return value
@@ -72,7 +72,7 @@ class GeneratedNames:
                 self.news.append((value, known))
         return value if known is None else known
 
-    def _to_live(self, role: Role, value: Any, scope: Scope, field: str) -> Any:
+    def _to_live(self, role: Meaning, value: Any, scope: Scope, field: str) -> Any:
         return self._given.get(value, value) if role in _KINDS else value
 
 

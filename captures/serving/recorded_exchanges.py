@@ -19,7 +19,8 @@ from ...decoder import Exchange, Message, State
 from ...decoder.codec.message_view import MessageView
 from ...decoder.codec.plan import FieldPlan, StructPlan
 from ...decoder.schema import facts
-from ..replay.roles import VOLATILE, Role, paths
+from ...decoder.schema.meaning import Meaning
+from ..replay.roles import NAMES, VOLATILE, paths
 
 PRODUCE = facts.api_key("Produce")
 TELEMETRY = tuple(map(facts.api_key, ("GetTelemetrySubscriptions", "PushTelemetry")))
@@ -152,10 +153,7 @@ def addresses(fields: dict[str, Any], path: str = "") -> list[BrokerAddress]:
 Named = Callable[[bytes], str | None]
 """The name of a topic by the 16 bytes of its id; None if it is not known."""
 
-_NAMES = frozenset(
-    {Role.TOPIC, Role.TOPIC_ID, Role.GROUP, Role.TRANSACTIONAL_ID, Role.RESOURCE_NAME, Role.COORDINATOR_KEY}
-)
-_TOPIC = frozenset({Role.TOPIC, Role.TOPIC_ID})
+_TOPIC = frozenset({Meaning.TOPIC, Meaning.TOPIC_ID})
 _ASKING = ("Describe", "List", "Find", "Get", "Fetch", "Metadata", "OffsetFetch", "OffsetForLeaderEpoch", "ApiVersions")
 _ASKING_ENDS = ("Describe", "Offsets")
 _VERBS = ("Alter", "Delete")
@@ -184,7 +182,7 @@ def partitions_in(message: Message, named: Named) -> frozenset[tuple[str | None,
 
 
 def _partitions(
-    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Role], named: Named, topic: str | None
+    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Meaning], named: Named, topic: str | None
 ) -> Iterator[tuple[str | None, int]]:
     for field, value in zip(plan.fields, values, strict=False):
         role = roles.get(prefix + field.name)
@@ -196,7 +194,7 @@ def _partitions(
             if field.struct is not None:
                 if item is not None:
                     yield from _partitions(field.struct, item, path + ".", roles, named, topic)
-            elif roles.get(path) is Role.PARTITION:
+            elif roles.get(path) is Meaning.PARTITION:
                 yield topic, item
 
 
@@ -239,12 +237,12 @@ def items_of(message: Message, named: Named) -> Iterator[ResponseItem]:
                 yield ResponseItem(field.name, at, frozenset(_in(field, item, field.name, roles, named)))
 
 
-def _roles(message: Message) -> dict[str, Role]:
+def _roles(message: Message) -> dict[str, Meaning]:
     return paths(message.plan.kind, message.api_key, message.plan.version)
 
 
 def _struct(
-    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Role], named: Named
+    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Meaning], named: Named
 ) -> tuple[Any, ...]:
     out: list[tuple[str, Any]] = []
     for field, value in zip(plan.fields, values, strict=False):
@@ -264,7 +262,7 @@ def _struct(
     return tuple(sorted(out, key=lambda pair: pair[0]))
 
 
-def _value(field: FieldPlan, value: Any, path: str, roles: dict[str, Role], named: Named) -> Any:
+def _value(field: FieldPlan, value: Any, path: str, roles: dict[str, Meaning], named: Named) -> Any:
     if field.struct is None or value is None:
         role = roles.get(path + "[*]") if field.array else None
         return _topic(role, value, named) if role in _TOPIC else value
@@ -272,14 +270,14 @@ def _value(field: FieldPlan, value: Any, path: str, roles: dict[str, Role], name
 
 
 def _names(
-    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Role], named: Named
+    plan: StructPlan, values: tuple[Any, ...], prefix: str, roles: dict[str, Meaning], named: Named
 ) -> Iterator[str]:
     for field, value in zip(plan.fields, values, strict=False):
         for item in (value or ()) if field.array else (value,):
             yield from _in(field, item, prefix + field.name, roles, named)
 
 
-def _in(field: FieldPlan, value: Any, path: str, roles: dict[str, Role], named: Named) -> Iterator[str]:
+def _in(field: FieldPlan, value: Any, path: str, roles: dict[str, Meaning], named: Named) -> Iterator[str]:
     """The names in one value of a field."""
     if value is None:
         return
@@ -287,14 +285,14 @@ def _in(field: FieldPlan, value: Any, path: str, roles: dict[str, Role], named: 
         yield from _names(field.struct, value, path + ("[*]." if field.array else "."), roles, named)
         return
     role = roles.get(path + ("[*]" if field.array else ""))
-    if role in _NAMES:
+    if role in NAMES:
         name = _topic(role, value, named) if role in _TOPIC else value
         if name:
             yield name
 
 
-def _topic(role: Role | None, value: Any, named: Named) -> str | None:
-    if role is Role.TOPIC_ID:
+def _topic(role: Meaning | None, value: Any, named: Named) -> str | None:
+    if role is Meaning.TOPIC_ID:
         # An id without a name still distinguishes topics.
         return (named(value) or value.hex()) if any(value) else None
     name: str | None = value

@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ...decoder import Exchange, Message
-from ...decoder.codec.message import is_error_code, jsonable, shown_value
+from ...decoder.codec.message import jsonable, shown_value
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.errors import DecodeError
-from ..replay.roles import Role, paths
+from ...decoder.schema.meaning import Meaning
 from .columns import Column
 
-ABOUT = {
-    Role.TOPIC: "topic",
-    Role.TOPIC_ID: "topic_id",
-    Role.PARTITION: "partition",
-    Role.GROUP: "group_id",
-    Role.TRANSACTIONAL_ID: "resource",
-    Role.COORDINATOR_KEY: "resource",
-    Role.RESOURCE_NAME: "resource",
+ABOUT: dict[Meaning | None, str] = {
+    Meaning.TOPIC: "topic",
+    Meaning.TOPIC_ID: "topic_id",
+    Meaning.PARTITION: "partition",
+    Meaning.GROUP: "group_id",
+    Meaning.TRANSACTIONAL_ID: "resource",
+    Meaning.COORDINATOR_KEY: "resource",
+    Meaning.RESOURCE_NAME: "resource",
 }
 HIGH_WATERMARK = "high_watermark"
 """A field of Fetch responses; -1 with an error."""
@@ -53,25 +53,25 @@ class Shape(NamedTuple):
 
 def errors(message: Message) -> Iterator[BodyLeaf]:
     """Every error code that is not 0."""
-    shape = _shape(message.plan.kind, message.api_key, message.plan.version, "errors")
+    shape = _shape(message.plan.kind, message.api_key, message.plan.version, Meaning.ERROR)
     return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
 
 
 def record_shape(kind: str, api_key: int, version: int) -> Shape:
     """The places of records in such a message, and of the fields that name them."""
-    return _shape(kind, api_key, version, "records")
+    return _shape(kind, api_key, version, Meaning.RECORDS)
 
 
 def record_areas(message: Message) -> Iterator[BodyLeaf]:
     """Every field that holds records."""
-    shape = _shape(message.plan.kind, message.api_key, message.plan.version, "records")
+    shape = _shape(message.plan.kind, message.api_key, message.plan.version, Meaning.RECORDS)
     return (leaf for leaf in _walk(shape, message.values, "", {}) if leaf.value)
 
 
 def has_records(kind: str, api_key: int, version: int) -> bool:
     """Whether such a message may hold records; if it is not known, it may."""
     try:
-        shape = _shape(kind, api_key, version, "records")
+        shape = _shape(kind, api_key, version, Meaning.RECORDS)
     except DecodeError:
         return True
     return bool(shape.leaves or shape.inside)
@@ -92,30 +92,26 @@ def shown_id(topic_id: bytes) -> str | None:
 
 
 @cache
-def _shape(kind: str, api_key: int, version: int, wanted: str) -> Shape:
-    return _of(plan(kind, api_key, version).root, "", paths(kind, api_key, version), wanted)
+def _shape(kind: str, api_key: int, version: int, wanted: Meaning) -> Shape:
+    return _of(plan(kind, api_key, version).root, wanted)
 
 
-def _of(struct: StructPlan, prefix: str, roles: dict[str, Role], wanted: str) -> Shape:
+def _of(struct: StructPlan, wanted: Meaning) -> Shape:
     names, leaves, inside, message = [], [], [], None
     for at, field in enumerate(struct.fields):
-        path = prefix + field.name
         if field.struct is not None:
-            shape = _of(field.struct, path + ("[*]." if field.array else "."), roles, wanted)
+            shape = _of(field.struct, wanted)
             if shape.leaves or shape.inside:
                 inside.append((at, field, shape))
-            continue
-        if field.array:
-            continue
-        role = roles.get(path)
-        if role in ABOUT:
-            names.append((at, field, ABOUT[role]))
-        elif wanted == "records" and field.name == HIGH_WATERMARK:
-            names.append((at, field, HIGH_WATERMARK))
-        if field.name.endswith("error_message"):
-            message = at
-        if is_error_code(field) if wanted == "errors" else field.type == "records":
-            leaves.append((at, field.name))
+        elif not field.array:
+            if field.meaning in ABOUT:
+                names.append((at, field, ABOUT[field.meaning]))
+            elif wanted is Meaning.RECORDS and field.name == HIGH_WATERMARK:
+                names.append((at, field, HIGH_WATERMARK))
+            if field.meaning is Meaning.MESSAGE:
+                message = at
+            if field.meaning is wanted:
+                leaves.append((at, field.name))
     return Shape(tuple(names), tuple(leaves), message, tuple(inside))
 
 

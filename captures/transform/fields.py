@@ -1,7 +1,6 @@
-"""The meaning of the strings and bytes of every message, by which a redaction replaces them.
+"""How a redaction replaces the strings and bytes of every message, by what they are (`decoder.schema.meaning`).
 
-Derived from the schema: entity annotations first, then the names that Kafka's definitions use throughout. It fails closed: a
-string without a rule (a newer release may have some) counts as free text, bytes without a rule are replaced as a whole.
+It fails closed: a string of any other meaning, or of none, counts as free text; such bytes are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import TypeVar
 
 from ...decoder.codec.plan import FieldPlan, StructPlan
+from ...decoder.schema.meaning import Meaning
 
 
 class RedactionKind(StrEnum):
@@ -101,162 +100,92 @@ class RuleTree:
 
 
 @cache
-def rule_tree(of: StructPlan, inside_of: str = "") -> RuleTree:
-    """The fields of a struct that have a rule; `inside_of` is the field whose value it is."""
+def rule_tree(of: StructPlan) -> RuleTree:
+    """The fields of a struct that have a rule."""
     branches = []
-    at_names = {field.name: at for at, field in enumerate(of.fields)}
     for at, field in enumerate(of.fields):
-        rule = rule_of(of, field, inside_of)
-        inside = rule_tree(field.struct, field.name) if field.struct is not None else None
+        rule = rule_of(field)
+        inside = rule_tree(field.struct) if field.struct is not None else None
         if rule is not None or (inside is not None and (inside.branches or _may_have_tags(inside.of))):
             branches.append(RuleBranch(at, field, rule, inside))
-    topic = next((at for at, field in enumerate(of.fields) if field.entity == "topicName" and not field.array), None)
-    first = [next((at_names[name] for name in names if name in at_names), None) for names in (_TYPES, _PROTOCOLS)]
+    first = {field.meaning: at for at, field in reversed(list(enumerate(of.fields))) if not field.array}
     return RuleTree(
         of,
         tuple(branches),
-        first[0],
-        topic,
-        at_names.get("topic_id"),
-        at_names.get("position"),
-        at_names.get("protocol_type"),
-        first[1],
+        first.get(Meaning.RESOURCE_TYPE),
+        first.get(Meaning.TOPIC),
+        first.get(Meaning.TOPIC_ID),
+        first.get(Meaning.POSITION),
+        next((at for at, field in enumerate(of.fields) if field.name == "protocol_type"), None),
+        first.get(Meaning.PROTOCOL),
     )
-
-
-_TYPES = ("resource_type", "resource_type_filter", "key_type", "entity_type")
-_PROTOCOLS = ("protocol_name", "protocol_data", "protocol")
 
 
 def _may_have_tags(of: StructPlan) -> bool:
     return of.flexible or any(field.struct is not None and _may_have_tags(field.struct) for field in of.fields)
 
 
-# --- rules -------------------------------------------------------------------------------------------------------
-
-_Rule = TypeVar("_Rule", RedactionKind, Replacement)
-_ENTITIES = {"topicName": RedactionKind.TOPICS, "groupId": RedactionKind.GROUPS, "transactionalId": RedactionKind.TRANSACTIONS}
-
-# Words of Kafka's own, or of its settings, not names.
-_KAFKAS = frozenset(
-    {
-        "client_software_name", "client_software_version", "configuration_keys", "documentation", "entity_type",
-        "feature", "group_state", "group_type", "key", "mechanism", "mechanisms", "owner_principal_type",
-        "principal_type", "protocol_type", "requested_metrics", "state_filters", "states_filter",
-        "token_requester_principal_type", "transaction_state", "types_filter", "unknown_state_filters",
-    }
-)  # fmt: skip
-# Structs whose `name` is such a word: settings and features.
-_KAFKAS_NAMED = frozenset(
-    {
-        "configs", "features", "finalized_features", "last_assignment_configs", "supported_features", "synonyms",
-        "topic_configs",
-    }
-)  # fmt: skip
-_KAFKAS_STRUCTS = frozenset({"FeatureLevelRecord", "ConfigRecord"})
-
-
-def _by_name(names: dict[_Rule, str]) -> dict[str, _Rule]:
-    """The rule of each name, from the names of each rule."""
-    return {name: rule for rule, text in names.items() for name in text.split()}
-
-
-_STRINGS: dict[RedactionKind, tuple[Replacement, str]] = {
-    RedactionKind.TOPICS: (
-        Replacement.NAME,
-        """
-        topic topics topic_name subscribed_topic_names source_topics sink_topic repartition_sink_topics subtopology_id
-        stores successors
-        """,
-    ),
-    RedactionKind.GROUPS: (Replacement.NAME, "group group_id connector"),
-    RedactionKind.TRANSACTIONS: (Replacement.NAME, "transactional_id"),
-    RedactionKind.CLIENTS: (Replacement.NAME, "client_id member_id leader group_instance_id instance_id process_id"),
-    RedactionKind.HOSTS: (
-        Replacement.LOCATION,
-        "host v0_host host_name client_host host_filter url leader_url log_dir path",
-    ),
-    RedactionKind.USERS: (
-        Replacement.PRINCIPAL,
-        """
-        principal principal_filter principal_name owner_principal_name token_requester_principal_name user owner
-        requester renewers token_id
-        """,
-    ),
-    RedactionKind.CLUSTERS: (Replacement.NAME, "cluster_id rack rack_id racks"),
-}
-_BY_NAME = {name: (kind, replacement) for kind, (replacement, names) in _STRINGS.items() for name in names.split()}
-_PATTERNS = _by_name(
-    {
-        RedactionKind.TOPICS: "subscribed_topic_regex source_topic_regex regular_expression",
-        RedactionKind.TRANSACTIONS: "transactional_id_pattern",
-    }
-)
-# `name` by the field that it stands inside of, or by its struct.
-_NAMED = _by_name(
-    {
-        RedactionKind.TOPICS: "state_changelog_topics repartition_source_topics topic_id_partition nodes source processor",
-        RedactionKind.USERS: "users deletions upsertions",
-    }
-)
-_NAMED_STRUCTS = {
-    "DefaultPrincipalData": RedactionKind.USERS,
-    "UserScramCredentialRecord": RedactionKind.USERS,
-    "RemoveUserScramCredentialRecord": RedactionKind.USERS,
-}
-_RESOURCES = frozenset({"resource_name", "resource_name_filter", "coordinator_keys", "entity_name", "match"})
-_BYTES = _by_name(
-    {
-        Replacement.SUBSCRIPTION: "metadata member_metadata subscription",
-        Replacement.ASSIGNMENT: "assignment member_assignment allocation",
-        Replacement.USER_DATA: "user_data",
-        Replacement.REQUEST: "request_data",
-        Replacement.IDENTITY: "request_principal",
-        Replacement.ADDRESS: "client_host_address",
-        Replacement.LOCATION: "user_end_point",
-        Replacement.METRICS: "metrics",
-        Replacement.CREDENTIALS: "response_data auth_bytes hmac salt salted_password stored_key server_key",
-    }
-)
 _ALWAYS = frozenset(RedactionKind)
-_STAYS = FieldRule(Replacement.KAFKAS, NAMES)
+_TEXTS: dict[Meaning | None, tuple[Replacement, RedactionKind | None]] = {
+    Meaning.TOPIC: (Replacement.NAME, RedactionKind.TOPICS),
+    Meaning.TOPIC_PATTERN: (Replacement.PATTERN, RedactionKind.TOPICS),
+    Meaning.TOPOLOGY_NAME: (Replacement.NAME, RedactionKind.TOPICS),
+    Meaning.GROUP: (Replacement.NAME, RedactionKind.GROUPS),
+    Meaning.CONNECTOR: (Replacement.NAME, RedactionKind.GROUPS),
+    Meaning.TRANSACTIONAL_ID: (Replacement.NAME, RedactionKind.TRANSACTIONS),
+    Meaning.TRANSACTIONAL_ID_PATTERN: (Replacement.PATTERN, RedactionKind.TRANSACTIONS),
+    Meaning.CLIENT_ID: (Replacement.NAME, RedactionKind.CLIENTS),
+    Meaning.CLIENT_TAG: (Replacement.NAME, RedactionKind.CLIENTS),
+    Meaning.INSTANCE_ID: (Replacement.NAME, RedactionKind.CLIENTS),
+    Meaning.MEMBER_ID: (Replacement.NAME, RedactionKind.CLIENTS),
+    Meaning.PROCESS_ID: (Replacement.NAME, RedactionKind.CLIENTS),
+    Meaning.ACL_HOST: (Replacement.LOCATION, RedactionKind.HOSTS),
+    Meaning.APPLICATION_HOST: (Replacement.LOCATION, RedactionKind.HOSTS),
+    Meaning.CLIENT_HOST: (Replacement.LOCATION, RedactionKind.HOSTS),
+    Meaning.DIRECTORY_ID: (Replacement.LOCATION, RedactionKind.HOSTS),
+    Meaning.HOST: (Replacement.LOCATION, RedactionKind.HOSTS),
+    Meaning.PRINCIPAL: (Replacement.PRINCIPAL, RedactionKind.USERS),
+    Meaning.TOKEN: (Replacement.PRINCIPAL, RedactionKind.USERS),
+    Meaning.CLUSTER_ID: (Replacement.NAME, RedactionKind.CLUSTERS),
+    Meaning.CLIENT_RACK: (Replacement.NAME, RedactionKind.CLUSTERS),
+    Meaning.RACK: (Replacement.NAME, RedactionKind.CLUSTERS),
+    Meaning.COORDINATOR_KEY: (Replacement.RESOURCE, None),
+    Meaning.QUOTA_ENTITY: (Replacement.RESOURCE, None),
+    Meaning.RESOURCE_NAME: (Replacement.RESOURCE, None),
+    Meaning.RESOURCE_TYPE: (Replacement.KAFKAS, None),
+    Meaning.TERM: (Replacement.KAFKAS, None),
+}
+"""How strings are replaced, and of which kind they are; None: of any kind of names."""
+_BYTES: dict[Meaning | None, Replacement] = {
+    Meaning.SUBSCRIPTION: Replacement.SUBSCRIPTION,
+    Meaning.ASSIGNMENT: Replacement.ASSIGNMENT,
+    Meaning.USER_DATA: Replacement.USER_DATA,
+    Meaning.CLIENT_TAG: Replacement.NAME,
+    Meaning.PRINCIPAL: Replacement.IDENTITY,
+    Meaning.METRICS: Replacement.METRICS,
+}
+_HOSTS = {Meaning.CLIENT_HOST: Replacement.ADDRESS, Meaning.APPLICATION_HOST: Replacement.LOCATION}
+_BYTES_ALWAYS = {
+    Meaning.ENCLOSED_REQUEST: Replacement.REQUEST,
+    Meaning.ENCLOSED_RESPONSE: Replacement.CREDENTIALS,
+    Meaning.SECRET: Replacement.CREDENTIALS,
+}
 
 
-def rule_of(of: StructPlan, field: FieldPlan, inside_of: str = "") -> FieldRule | None:
-    """The rule for a field of the struct `of`; None: it is neither text nor bytes."""
-    name = field.name
+def rule_of(field: FieldPlan) -> FieldRule | None:
+    """The rule for a field; None: it is neither text nor bytes."""
+    meaning = field.meaning
     if field.type == "records":
         return FieldRule(Replacement.RECORDS, _ALWAYS)
     if field.type == "bytes":
-        replacement = _BYTES.get(name, Replacement.OPAQUE)
-        if inside_of == "client_tags":
-            replacement = Replacement.NAME
-        if replacement in (Replacement.ADDRESS, Replacement.LOCATION):
-            return FieldRule(replacement, frozenset({RedactionKind.HOSTS}))
-        return FieldRule(replacement, _ALWAYS if replacement in (Replacement.CREDENTIALS, Replacement.REQUEST) else NAMES)
+        if meaning in _HOSTS:
+            return FieldRule(_HOSTS[meaning], frozenset({RedactionKind.HOSTS}))
+        if meaning in _BYTES_ALWAYS:
+            return FieldRule(_BYTES_ALWAYS[meaning], _ALWAYS)
+        return FieldRule(_BYTES.get(meaning, Replacement.OPAQUE), NAMES)
     if field.type != "string":
         return None
-    if field.entity in _ENTITIES:
-        return FieldRule(Replacement.NAME, frozenset({_ENTITIES[field.entity]}))
-    if name in _PATTERNS:
-        return FieldRule(Replacement.PATTERN, frozenset({_PATTERNS[name]}))
-    if name in _RESOURCES or (name == "key" and _is_coordinator_key(of)):
-        return FieldRule(Replacement.RESOURCE, NAMES)
-    if inside_of == "client_tags":
-        return FieldRule(Replacement.NAME, frozenset({RedactionKind.CLIENTS}))
-    if name == "name":
-        kind = _NAMED.get(inside_of) or _NAMED_STRUCTS.get(of.name)
-        if kind:
-            return FieldRule(Replacement.PRINCIPAL if kind is RedactionKind.USERS else Replacement.NAME, frozenset({kind}))
-        if inside_of in _KAFKAS_NAMED or of.name in _KAFKAS_STRUCTS:
-            return _STAYS
-    if name in _BY_NAME:
-        kind, replacement = _BY_NAME[name]
-        return FieldRule(replacement, frozenset({kind}))
-    if name in ("metadata", "committed_metadata", "named_topology"):
+    if meaning is Meaning.NOTE:
         return FieldRule(Replacement.NOTE, _ALWAYS)
-    return _STAYS if name in _KAFKAS else FieldRule(Replacement.TEXT, NAMES)
-
-
-def _is_coordinator_key(of: StructPlan) -> bool:
-    return any(field.name in ("key_type", "node_id") for field in of.fields) or of.name == "FindCoordinatorRequest"
+    replacement, kind = _TEXTS.get(meaning, (Replacement.TEXT, None))
+    return FieldRule(replacement, NAMES if kind is None else frozenset({kind}))

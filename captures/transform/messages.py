@@ -168,7 +168,7 @@ class Frames:
         at.enter(of, values)
         if of.topic_at is not None or of.id_at is not None:
             at.topic = self._topic(of, values)
-        new = changed_fields(values, of.branches, lambda branch, old: self._field(of, branch, old, values, at))
+        new = changed_fields(values, of.branches, lambda branch, old: self._field(branch, old, at))
         if of.of.flexible and values[-1] and self.kinds & NAMES:
             new = *new[:-1], tuple((tag, BLANK * len(data)) for tag, data in values[-1])
             self.counts["blanked_bytes"] += sum(len(data) for _, data in values[-1])
@@ -180,24 +180,19 @@ class Frames:
             name = self._payloads.topic_of(values[of.id_at], self._topics)
         return name
 
-    def _field(self, of: RuleTree, branch: RuleBranch, old: Any, values: Values, at: WalkContext) -> Any:
+    def _field(self, branch: RuleBranch, old: Any, at: WalkContext) -> Any:
         if branch.inside is not None:
             return self.struct(branch.inside, old, at)
         rule = branch.rule
         if rule is None or not (rule.kinds & self.kinds or rule.replacement is Replacement.CREDENTIALS):
             return old
-        return self._value(of, rule, old, branch, values, at)
+        return self._value(rule, old, at)
 
-    def _value(self, of: RuleTree, rule: FieldRule, old: Any, branch: RuleBranch, values: Values, at: WalkContext) -> Any:
+    def _value(self, rule: FieldRule, old: Any, at: WalkContext) -> Any:
         if not old:
             return old
         replacement, names = rule.replacement, self.pseudonyms
         if isinstance(old, bytes):
-            if replacement is Replacement.SUBSCRIPTION and branch.field.name == "metadata":
-                # Of several that a member offers, or of the one that the group has agreed on.
-                beside = next((at for at, field in enumerate(of.of.fields) if field.name == "name"), None)
-                if beside is not None:
-                    at.protocol = values[beside]
             return self._bytes(replacement, old, at)
         if replacement is Replacement.KAFKAS:
             if len(self.kept) < _KEPT:

@@ -15,6 +15,7 @@ from ..native.accelerator import native
 from ..records import RecordsError
 from ..records.places import part_of, with_part
 from ..schema import facts
+from ..schema.meaning import Meaning
 from .encode import UNKNOWN_TAGS, value_from
 from .plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
 from .splice import BodySplicer
@@ -335,8 +336,8 @@ def _forbidden_nulls(plan: StructPlan, values: Values, prefix: str) -> Iterator[
 
 
 def is_error_code(field: FieldPlan) -> bool:
-    """Whether a field holds one of Kafka's error codes, by its name."""
-    return field.type == "int16" and not field.array and field.name.endswith("error_code")
+    """Whether a field holds one of Kafka's error codes."""
+    return field.meaning is Meaning.ERROR
 
 
 def error_names(message: Message) -> list[tuple[str, str]]:

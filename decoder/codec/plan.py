@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from ..errors import UnknownApi, UnknownVersion
 from ..schema import facts
-from ..schema.notation import Definition, FieldLine
+from ..schema.meaning import Meaning, Rule, of_definition
+from ..schema.notation import Definition, FieldLine, snake_case
 
 Value = Any
 """A decoded value. The schema decides its type: int, float, bool, str, bytes, `uuid.UUID`, None, or a dict or list of these."""
@@ -33,7 +34,8 @@ SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldPlan:
-    """A field at one version. ``type`` is a primitive's name or ``"struct"``."""
+    """A field at one version. ``type`` is a primitive's name or ``"struct"``. `meaning`, `volatile`: see
+    `schema.meaning`; None for structs, and for a field without a rule."""
 
     name: str
     type: str
@@ -45,6 +47,8 @@ class FieldPlan:
     struct: StructPlan | None
     entity: str | None
     map_key: bool
+    meaning: Meaning | None
+    volatile: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,38 +165,51 @@ def extra_plan(file: str, name: str, version: int) -> Plan:
 
 def compile_plan(definition: Definition, version: int, api_key: int) -> Plan:
     """The plan of a definition at one of its versions."""
-    flexible = version in definition.flexible
-    root = _struct(definition.name, definition.fields, definition, version, flexible)
-    return Plan(definition.kind, api_key, version, definition.name, root, facts.api_name(api_key) if api_key >= 0 else definition.name)
+    compiler = _Compiler(definition, version, version in definition.flexible, of_definition(definition))
+    root = compiler.struct(definition.name, definition.fields, "")
+    api = facts.api_name(api_key) if api_key >= 0 else definition.name
+    return Plan(definition.kind, api_key, version, definition.name, root, api)
 
 
-def _struct(name: str, fields: tuple[FieldLine, ...], of: Definition, version: int, flexible: bool) -> StructPlan:
-    present = [f for f in fields if version in f.versions or version in f.tagged]
-    tagged = sorted((f for f in present if f.tag is not None and version in f.tagged), key=lambda f: f.tag or 0)
-    untagged = [f for f in present if f not in tagged]
-    plans = tuple(_field(f, of, version, flexible) for f in [*untagged, *tagged])
-    return StructPlan(name, flexible, plans, len(untagged))
+class _Compiler(NamedTuple):
+    """Compiles the structs of a definition at one version. `meanings`: of all fields, by path."""
 
+    of: Definition
+    version: int
+    flexible: bool
+    meanings: Mapping[str, Rule]
 
-def _field(field: FieldLine, of: Definition, version: int, flexible: bool) -> FieldPlan:
-    struct = None
-    if field.fields:
-        struct = _struct(field.type, field.fields, of, version, flexible)
-    elif any(name == field.type for name, _ in of.structs):
-        struct = _struct(field.type, of.struct(field.type), of, version, flexible)
-    nullable = version in field.nullable
-    return FieldPlan(
-        name=snake_case(field.name),
-        type="struct" if struct else field.type,
-        array=field.array,
-        nullable=nullable,
-        compact=flexible and not field.never_flexible,
-        tag=field.tag if version in field.tagged else None,
-        default=_default(field, struct, nullable),
-        struct=struct,
-        entity=field.entity,
-        map_key=field.map_key,
-    )
+    def struct(self, name: str, fields: tuple[FieldLine, ...], prefix: str) -> StructPlan:
+        version = self.version
+        present = [f for f in fields if version in f.versions or version in f.tagged]
+        tagged = sorted((f for f in present if f.tag is not None and version in f.tagged), key=lambda f: f.tag or 0)
+        untagged = [f for f in present if f not in tagged]
+        plans = tuple(self._field(f, prefix) for f in [*untagged, *tagged])
+        return StructPlan(name, self.flexible, plans, len(untagged))
+
+    def _field(self, field: FieldLine, prefix: str) -> FieldPlan:
+        name = snake_case(field.name)
+        path, struct = f"{prefix}{name}[*]" if field.array else prefix + name, None
+        if field.fields:
+            struct = self.struct(field.type, field.fields, path + ".")
+        elif any(shared == field.type for shared, _ in self.of.structs):
+            struct = self.struct(field.type, self.of.struct(field.type), path + ".")
+        nullable = self.version in field.nullable
+        meaning, volatile = self.meanings.get(path, (None, False))
+        return FieldPlan(
+            name=name,
+            type="struct" if struct else field.type,
+            array=field.array,
+            nullable=nullable,
+            compact=self.flexible and not field.never_flexible,
+            tag=field.tag if self.version in field.tagged else None,
+            default=_default(field, struct, nullable),
+            struct=struct,
+            entity=field.entity,
+            map_key=field.map_key,
+            meaning=meaning,
+            volatile=volatile,
+        )
 
 
 def _default(field: FieldLine, struct: StructPlan | None, nullable: bool) -> PlanValue:
@@ -217,20 +234,3 @@ def _zero(type_name: str) -> PlanValue:
     return {"bool": False, "float64": 0.0, "string": "", "bytes": b"", "records": b"", "uuid": ZERO_UUID}.get(
         type_name, 0
     )
-
-
-@cache
-def snake_case(name: str) -> str:
-    """``KRaftVersion`` -> ``kraft_version``, ``TopicId`` -> ``topic_id``, as Kafka's message generator does."""
-    out = []
-    after_capital = True
-    for letter in name:
-        if letter.isupper():
-            if not after_capital:
-                out.append("_")
-            out.append(letter.lower())
-            after_capital = True
-        else:
-            out.append(letter)
-            after_capital = False
-    return "".join(out)

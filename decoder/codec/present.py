@@ -15,7 +15,8 @@ from .. import embedded, records
 from ..errors import DecodeError
 from ..records.batch import HEADER_SIZE
 from ..records.codecs import DEFAULT_LIMIT
-from ..schema.null_and_empty import Meaning, meanings
+from ..schema.meaning import Meaning
+from ..schema.null_and_empty import EmptyMeaning, meanings
 from ..values import SchemaSource, view
 from ..wire.frame import Direction
 from .codec import decode_request_header
@@ -31,7 +32,7 @@ TopicName = Callable[[bytes], str | None]
 @cache
 def _topic_field(plan: StructPlan) -> str | None:
     """The field of a struct that has a topic's name."""
-    names = (f.name for f in plan.fields if f.entity == "topicName" and f.type == "string" and not f.array)
+    names = (f.name for f in plan.fields if f.meaning is Meaning.TOPIC and not f.array)
     return next(names, None)
 
 
@@ -52,7 +53,7 @@ class Presenter:
         return self._struct(message.plan.root, shown(message, asked), None, meanings(message.plan))
 
     def _struct(
-        self, plan: StructPlan, fields: Fields, topic: str | None, said: Mapping[StructPlan, tuple[Meaning, ...]]
+        self, plan: StructPlan, fields: Fields, topic: str | None, said: Mapping[StructPlan, tuple[EmptyMeaning, ...]]
     ) -> dict[str, Json]:
         out: dict[str, Json] = {}
         if len(fields) > len(plan.fields):  # unknown tagged fields

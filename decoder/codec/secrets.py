@@ -15,7 +15,8 @@ from typing import NamedTuple
 from ..embedded import metadata_log
 from ..errors import DecodeError, UnknownVersion
 from ..reference.settings import MOST_NAME, SENSITIVE, holds_credentials, holds_no_credentials
-from ..schema import facts
+from ..schema import facts, meaning
+from ..schema.meaning import Meaning
 from ..wire.frame import Direction
 from .codec import decode_request, decode_response, guess_request, peek_request, read_request
 from .decode import decoder
@@ -25,46 +26,12 @@ from .project import Place, places
 
 MASK = b"*"
 
-# By API name: the paths of credentials, and of what they can be computed from.
-_REQUEST: dict[str, tuple[str, ...]] = {
-    "SaslAuthenticate": ("auth_bytes",),
-    "RenewDelegationToken": ("hmac",),
-    "ExpireDelegationToken": ("hmac",),
-    "AlterUserScramCredentials": ("upsertions[*].salt", "upsertions[*].salted_password"),
-    "AlterConfigs": ("resources[*].configs[*].value",),
-    "IncrementalAlterConfigs": ("resources[*].configs[*].value",),
-    "Envelope": ("request_data",),
-}
-_RESPONSE: dict[str, tuple[str, ...]] = {
-    "SaslAuthenticate": ("auth_bytes",),
-    "CreateDelegationToken": ("hmac",),
-    "DescribeDelegationToken": ("tokens[*].hmac",),
-    # The inner response depends on a request that is not known here; it may have a new token's HMAC.
-    "Envelope": ("response_data",),
-}
-# Record areas of KRaft's metadata log (see `metadata_log`).
-_METADATA: dict[str, tuple[str, ...]] = {
-    "Fetch": ("responses[*].partitions[*].records",),
-    "FetchSnapshot": ("topics[*].partitions[*].unaligned_records",),
-}
-FETCHES = frozenset(map(facts.api_key, _METADATA))
+FETCHES = facts.api_key_set("Fetch", "FetchSnapshot")
+"""The APIs whose responses may hold KRaft's metadata log (see `metadata_log`)."""
 _FETCH = facts.api_key("Fetch")
-# Settings that brokers show or topics are created with: only some are credentials. Synonyms follow the settings they are of.
-_REQUEST_SETTINGS: dict[str, tuple[str, ...]] = {"CreateTopics": ("topics[*].configs[*].value",)}
-_RESPONSE_SETTINGS: dict[str, tuple[str, ...]] = {
-    "CreateTopics": ("topics[*].configs[*].value",),
-    "DescribeConfigs": ("results[*].configs[*].value", "results[*].configs[*].synonyms[*].value"),
-}
+# The response in an Envelope depends on a request that is not known here; it may have a new token's HMAC.
+_SECRETS = Meaning.SECRET, Meaning.SETTING, Meaning.ENCLOSED_REQUEST, Meaning.ENCLOSED_RESPONSE
 _CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs"}
-# Error messages of brokers that quote values of settings, or a login.
-_MESSAGES: dict[str, tuple[str, ...]] = {
-    "SaslAuthenticate": ("error_message",),
-    "AlterConfigs": ("responses[*].error_message",),
-    "IncrementalAlterConfigs": ("responses[*].error_message",),
-    "AlterUserScramCredentials": ("results[*].error_message",),
-    "CreateTopics": ("topics[*].error_message",),
-    "DescribeConfigs": ("results[*].error_message",),
-}
 _REFUSED, _OF_SETTING = b"Invalid value ", b" for configuration "
 """How brokers quote what they refuse (org.apache.kafka.common.config.ConfigException)."""
 _NAMED = re.compile(
@@ -77,24 +44,26 @@ _PLAIN_WORD = re.compile(rb"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
 @cache
 def secret_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
     """Patterns of the paths of `Message.map` that are secrets, or may be or quote some; empty for nearly all APIs."""
-    api = facts.api_name(api_key)
-    return _patterns(_value_paths(direction, api) + (_MESSAGES.get(api, ()) if direction is Direction.RESPONSE else ()))
+    paths = _value_paths(direction, api_key) + (_message_paths(api_key) if direction is Direction.RESPONSE else ())
+    return tuple(re.compile(re.escape(p).replace(r"\[\*\]", r"\[\d+\]")) for p in paths)
 
 
 @cache
-def credential_paths(direction: Direction, api_key: int) -> tuple[re.Pattern[str], ...]:
-    """Those of `secret_paths` that exist for secrets; settings that brokers show are left out."""
-    return _patterns((_RESPONSE if direction else _REQUEST).get(facts.api_name(api_key), ()))
-
-
-def _value_paths(direction: Direction, api: str) -> tuple[str, ...]:
+def _value_paths(direction: Direction, api_key: int) -> tuple[str, ...]:
     """Where the whole value is the secret, or may be: all of `secret_paths` but error messages."""
-    credentials, settings = (_RESPONSE, _RESPONSE_SETTINGS) if direction else (_REQUEST, _REQUEST_SETTINGS)
-    return credentials.get(api, ()) + settings.get(api, ())
+    try:
+        api = facts.api(api_key)
+    except KeyError:
+        return ()
+    return meaning.paths(api.response if direction else api.request, *_SECRETS)
 
 
-def _patterns(paths: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(re.escape(p).replace(r"\[\*\]", r"\[\d+\]")) for p in paths)
+@cache
+def _message_paths(api_key: int) -> tuple[str, ...]:
+    """Error messages of brokers that may quote values of settings, or a login."""
+    if not any(_value_paths(direction, api_key) for direction in Direction):
+        return ()
+    return meaning.paths(facts.api(api_key).response, Meaning.MESSAGE)
 
 
 @cache
@@ -241,7 +210,7 @@ def _masked(message: Message, asked: bytes = b"") -> bytes:
         out[end - len(content) : end] = _hidden(message, content)
     for end, area in _metadata_areas(message):
         out[end - len(area) : end] = metadata_log.masked(area)
-    if message.plan.kind == "response" and message.api in _MESSAGES:
+    if message.plan.kind == "response" and _message_paths(message.api_key):
         _mask_quotes(message, out, _sent(asked))
     if message.trailing:  # unknown bytes of a message with secrets
         out[-len(message.trailing) :] = MASK * len(message.trailing)
@@ -251,7 +220,7 @@ def _masked(message: Message, asked: bytes = b"") -> bytes:
 def _mask_quotes(response: Message, out: bytearray, sent: _Sent) -> None:
     """Mask what a response quotes: in its error messages, and whole secrets in any text."""
     anywhere = [secret for secret in sent.whole if secret in out]
-    paths = _text_paths(response.plan) if anywhere else _MESSAGES[response.api]
+    paths = _text_paths(response.plan) if anywhere else _message_paths(response.api_key)
     for path, found in zip(paths, places(response, paths), strict=True):
         for text, end in found:
             at = end - len(raw := text.encode() if text else b"")
@@ -290,7 +259,7 @@ def _metadata_areas(message: Message) -> Iterator[tuple[int, bytes]]:
     key, version = message.api_key, message.api_version
     if message.plan.kind != "response" or not _may_be_metadata_log(key, version, message.frame):
         return
-    (path,) = _METADATA[message.api]
+    (path,) = meaning.paths(facts.api(key).response, Meaning.RECORDS)
     topics, areas = places(message, (f"{path.partition('.')[0]}.{_topic_field(key, version)}", path))
     starts = [end for _, end in topics]
     for area, end in areas:
@@ -313,7 +282,7 @@ def _hidden(message: Message, content: bytes) -> bytes:
 def _secrets(message: Message) -> Iterator[tuple[int, bytes]]:
     """Every secret of a message: its end and its bytes."""
     direction = Direction.REQUEST if message.plan.kind == "request" else Direction.RESPONSE
-    paths = _value_paths(direction, message.api)
+    paths = _value_paths(direction, message.api_key)
     settings = message.api in _CONFIG_APIS
     found = _secret_settings(message, paths) if settings else chain.from_iterable(places(message, paths) if paths else ())
     for value, end in found:

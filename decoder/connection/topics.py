@@ -6,25 +6,23 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ..codec.message import MessagePair
-from ..codec.plan import Plan
+from ..codec.plan import Plan, field_paths
 from ..codec.project import values_at
 from ..schema import facts
+from ..schema.meaning import Meaning
 
-# By API: where its response holds pairs of name and id.
-_SOURCES = {"Metadata": "topics", "CreateTopics": "topics", "DescribeTopicPartitions": "topics"}
-_KEYS = {facts.api_key(name): path for name, path in _SOURCES.items()}
-NAMING_APIS = frozenset(_KEYS)
+NAMING_APIS = facts.api_key_set("Metadata", "CreateTopics", "DescribeTopicPartitions")
 """The APIs whose responses name topics beside their ids."""
 
 
 @cache
 def naming_paths(of: Plan) -> tuple[str, ...]:
     """The paths of a response's topic names and ids; empty if it has no such pairs."""
-    path = _KEYS.get(of.api_key) if of.kind == "response" else None
-    struct = next((field.struct for field in of.root.fields if field.name == path), None)
-    if struct is None or not {"name", "topic_id"} <= {field.name for field in struct.fields}:
+    if of.api_key not in NAMING_APIS or of.kind != "response":
         return ()
-    return f"{path}.name", f"{path}.topic_id"
+    named = (Meaning.TOPIC, Meaning.TOPIC_ID)
+    found = [path for path, field, _ in field_paths(of.root) if field.meaning in named and path.count(".") == 1]
+    return tuple(found) if len(found) == len(named) else ()
 
 
 class Topics:
@@ -35,7 +33,8 @@ class Topics:
 
     def learn(self, exchange: MessagePair) -> None:
         """Take the names and ids from a response."""
-        message = exchange.response_message if exchange.api_key in _KEYS and exchange.response is not None else None
+        named = exchange.api_key in NAMING_APIS and exchange.response is not None
+        message = exchange.response_message if named else None
         paths = naming_paths(message.plan) if message is not None else ()
         if message is None or not paths:
             return

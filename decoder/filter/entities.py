@@ -1,7 +1,6 @@
-"""Where requests and responses have groups, topics, partitions and other entities, derived from the schema.
+"""Where requests and responses have groups, topics, partitions and other entities, by the meanings of their fields.
 
-Kafka's definitions mark fields with entities (``@topicName``, ``@groupId``, ``@transactionalId``, ``@producerId``); unmarked
-fields are recognised by their names. Nothing is listed by API except coordinator keys, whose meaning depends on another field.
+Nothing is listed by API except coordinator keys, whose meaning depends on another field.
 """
 
 from __future__ import annotations
@@ -14,20 +13,19 @@ from typing import NamedTuple
 from ..codec.message import is_error_code
 from ..codec.plan import ZERO_UUID, FieldPlan, Plan, PlanValue, StructPlan, Values, field_paths, plan
 from ..schema import facts
+from ..schema.meaning import Meaning
 
-ENTITIES = {"group": "groupId", "txn": "transactionalId", "producer.id": "producerId"}
 NAMES = {
-    "group": frozenset({"group_id"}),
-    "member": frozenset({"member_id"}),
-    "instance": frozenset({"group_instance_id"}),
-    "txn": frozenset({"transactional_id"}),
-    "producer.id": frozenset({"producer_id"}),
-    "acks": frozenset({"acks"}),
-    "throttle": frozenset({"throttle_time_ms"}),
+    "group": Meaning.GROUP,
+    "member": Meaning.MEMBER_ID,
+    "instance": Meaning.INSTANCE_ID,
+    "txn": Meaning.TRANSACTIONAL_ID,
+    "producer.id": Meaning.PRODUCER_ID,
+    "acks": Meaning.ACKS,
+    "throttle": Meaning.THROTTLE,
 }
-"""By field of the catalogue: the names of fields that have it without a mark in Kafka's definitions."""
-PARTITION = frozenset({"partition", "partition_index", "partition_id", "index"})
-PARTITIONS = frozenset({"partitions", "partition_indexes"})
+"""By field of the catalogue: what the fields that have it are."""
+_MEANINGS = NAMES | {"errors": Meaning.ERROR, "record areas": Meaning.RECORDS}
 TOPIC_FIELDS = frozenset({"topic", "topic.id", "partition", "partition.err", "topic.err"})
 RECORD_FIELDS = frozenset({"codec", "magic", "records"})
 COORDINATOR_KEYS = {0: "group", 1: "txn"}
@@ -35,6 +33,17 @@ COORDINATOR_KEYS = {0: "group", 1: "txn"}
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
 COORDINATOR_PATHS = ("key_type", "key", "coordinator_keys", "coordinators.key")
 """The fields of its request and its response with these keys, and their type."""
+_ALIKE = frozenset(
+    {
+        Meaning.TOPIC,
+        Meaning.PARTITION,
+        Meaning.GROUP,
+        Meaning.TRANSACTIONAL_ID,
+        Meaning.PRODUCER_ID,
+        Meaning.BROKER_ID,
+    }
+)
+"""What means the same in a request and its response under any name."""
 
 
 class TopicPartition(NamedTuple):
@@ -82,38 +91,22 @@ class MessagePart:
 @cache
 def _catalogued(struct: StructPlan, name: str) -> tuple[int, ...]:
     """The positions of a struct's own plain fields that have a field of the catalogue."""
-    entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
-    return tuple(
-        at
-        for at, field in enumerate(struct.fields)
-        if field.struct is None and not field.array and (field.name in names or (entity and field.entity == entity))
-    )
+    return tuple(at for at, field in enumerate(struct.fields) if not field.array and field.meaning is NAMES[name])
 
 
 def _same(own: FieldPlan, other: FieldPlan) -> bool:
     """Whether a field of one side means the same as a field of the other side."""
     if own.type != other.type:
         return False
-    if own.entity is not None or other.entity is not None:
-        return own.entity == other.entity
-    if own.name in PARTITION:
-        return other.name in PARTITION | PARTITIONS
+    if own.meaning in _ALIKE or other.meaning in _ALIKE:
+        return own.meaning is other.meaning
     return own.name == other.name
 
 
 @cache
 def paths_of(of: Plan, name: str) -> tuple[str, ...]:
     """The paths of a plan that have values of the catalogue's field `name`."""
-    entity, names = ENTITIES.get(name), NAMES.get(name, frozenset())
-
-    def has(field: FieldPlan) -> bool:
-        if name == "errors":
-            return is_error_code(field)
-        if name == "record areas":
-            return field.type == "records"
-        return field.struct is None and (field.name in names or (entity is not None and field.entity == entity))
-
-    return tuple(path for path, field, _ in field_paths(of.root) if has(field))
+    return tuple(path for path, field, _ in field_paths(of.root) if field.meaning is _MEANINGS[name])
 
 
 @cache
@@ -155,12 +148,12 @@ def _topic_fields(struct: StructPlan) -> _TopicFields:
     name = identity = None
     listed: list[int] = []
     for number, field in enumerate(struct.fields):
-        if field.entity == "topicName" and field.type == "string":
+        if field.meaning is Meaning.TOPIC:
             if field.array:
                 listed.append(number)
             else:
                 name = number
-        elif field.name == "topic_id" and field.type == "uuid" and not field.array:
+        elif field.meaning is Meaning.TOPIC_ID and not field.array:
             identity = number
     return _TopicFields(name, identity, tuple(listed))
 
@@ -192,10 +185,11 @@ def _struct(struct: StructPlan, in_topic: bool) -> Callable[..., Iterator[TopicP
     introduces = name is not None or identity is not None
     inside = in_topic or introduces
     for number, field in enumerate(struct.fields):
-        if inside and field.type == "int32" and not field.array and field.name in PARTITION:
-            partition = number
-        elif inside and field.type == "int32" and field.array and field.name in PARTITIONS:
-            several.append(number)
+        if inside and field.meaning is Meaning.PARTITION:
+            if field.array:
+                several.append(number)
+            else:
+                partition = number
         elif is_error_code(field) and error is None:
             error = number
     below = [

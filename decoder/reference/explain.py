@@ -14,11 +14,10 @@ from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from ..codec.plan import snake_case
 from ..errors import DecoderError
 from ..schema import drafts, facts
 from ..schema.facts import FormerName
-from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange
+from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange, snake_case
 from . import fields, releases
 from .explanations import texts
 from .explanations.blocks import TextBlock

@@ -10,9 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from ..codec.plan import snake_case
 from ..schema import drafts, facts
-from ..schema.notation import NO_VERSIONS, Definition, FieldLine
+from ..schema.notation import NO_VERSIONS, Definition, FieldLine, snake_case
 from .explanations.blocks import BlockError
 
 _FILE = "fields.txt"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ..codec.message import is_error_code
 from ..codec.plan import FieldPlan, StructPlan, plan
 from . import facts
+from .meaning import Meaning
 
 RESPONSE, EVERYWHERE = "response", "everywhere"
 """Words of the table that are no name of an array."""
@@ -124,12 +124,12 @@ def _rows() -> dict[int, list[FieldRow]]:
 
 def error_field(struct: StructPlan) -> FieldPlan | None:
     """The first error code of a struct."""
-    return next((field for field in struct.fields if is_error_code(field) and field.tag is None), None)
+    return next((field for field in struct.fields if field.meaning is Meaning.ERROR and field.tag is None), None)
 
 
 def has_errors(struct: StructPlan) -> bool:
     """Whether a struct, or one inside it, has an error code."""
-    return any(is_error_code(f) or (f.struct is not None and has_errors(f.struct)) for f in struct.fields)
+    return any(f.meaning is Meaning.ERROR or (f.struct is not None and has_errors(f.struct)) for f in struct.fields)
 
 
 @cache

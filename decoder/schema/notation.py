@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ..errors import DecoderError
 
@@ -113,9 +114,29 @@ class Definition:
     unstable: bool = False
     since: tuple[tuple[int, str], ...] = ()
 
+    def __hash__(self) -> int:  # not of all fields: plans look definitions up
+        return hash((self.kind, self.name, self.key))
+
     def struct(self, name: str) -> tuple[FieldLine, ...]:
         """The fields of the shared struct `name`. Raises KeyError if there is none."""
         return dict(self.structs)[name]
+
+
+@cache
+def snake_case(name: str) -> str:
+    """``KRaftVersion`` -> ``kraft_version``, ``TopicId`` -> ``topic_id``, as Kafka's message generator does."""
+    out = []
+    after_capital = True
+    for letter in name:
+        if letter.isupper():
+            if not after_capital:
+                out.append("_")
+            out.append(letter.lower())
+            after_capital = True
+        else:
+            out.append(letter)
+            after_capital = False
+    return "".join(out)
 
 
 # --- writing -----------------------------------------------------------------------------------------------

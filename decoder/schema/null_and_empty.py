@@ -12,7 +12,7 @@ from . import facts
 from .notation import VersionRange
 
 
-class Meaning(NamedTuple):
+class EmptyMeaning(NamedTuple):
     """Of a field, in words; "" for one that means nothing else than it says."""
 
     field: str
@@ -47,9 +47,9 @@ def _table() -> dict[tuple[str, str], list[_Line]]:
 
 
 @cache
-def meanings(plan: Plan) -> Mapping[StructPlan, tuple[Meaning, ...]]:
+def meanings(plan: Plan) -> Mapping[StructPlan, tuple[EmptyMeaning, ...]]:
     """By struct of a message: its fields that mean more than "nothing" where they are null or empty."""
-    found: dict[StructPlan, tuple[Meaning, ...]] = {}
+    found: dict[StructPlan, tuple[EmptyMeaning, ...]] = {}
     if plan.kind != "request":
         return found
     structs = {"": plan.root}
@@ -60,5 +60,5 @@ def meanings(plan: Plan) -> Mapping[StructPlan, tuple[Meaning, ...]]:
         if lines:
             null, empty = ("".join(line.text for line in lines if value in line.values) for value in ("null", "empty"))
             inside = structs[path.rpartition(".")[0]]
-            found[inside] = (*found.get(inside, ()), Meaning(field.name, null, empty))
+            found[inside] = (*found.get(inside, ()), EmptyMeaning(field.name, null, empty))
     return found

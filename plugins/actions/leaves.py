@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from ...decoder import Topics
 from ...decoder.codec.message import Message
 from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan
-from ...decoder.filter.entities import PARTITION, MessagePart, TopicPartition
+from ...decoder.filter.entities import MessagePart, TopicPartition
+from ...decoder.schema.meaning import Meaning
 
 NOWHERE = TopicPartition(None, None, None, None, None)
 
@@ -61,17 +63,26 @@ def inside(part: MessagePart, field: FieldPlan, values: tuple[Any, ...], topics:
 
 def _pair(plan: StructPlan, values: tuple[Any, ...], pair: TopicPartition, topics: Topics | None) -> TopicPartition:
     """The topic-partition of the structs around a struct, completed by the struct itself."""
-    for field, value in zip(plan.fields, values, strict=False):
-        if field.array or field.struct is not None:
-            continue
-        if field.entity == "topicName" and field.type == "string" and value:
-            pair = pair._replace(topic=value)
-        elif field.name == "topic_id" and field.type == "uuid" and value != ZERO_UUID:
-            name = topics.name(value) if topics is not None else None
-            pair = pair._replace(topic_id=value, topic=name or pair.topic)
-        elif field.name in PARTITION and field.type == "int32" and (pair.topic or pair.topic_id):
+    for at, meaning in _naming(plan):
+        value = values[at]
+        if meaning is Meaning.TOPIC:
+            if value:
+                pair = pair._replace(topic=value)
+        elif meaning is Meaning.TOPIC_ID:
+            if value != ZERO_UUID:
+                name = topics.name(value) if topics is not None else None
+                pair = pair._replace(topic_id=value, topic=name or pair.topic)
+        elif pair.topic or pair.topic_id:
             pair = pair._replace(partition=value)
     return pair
+
+
+@cache
+def _naming(plan: StructPlan) -> tuple[tuple[int, Meaning], ...]:
+    """Where a struct names a topic or a partition."""
+    wanted = (Meaning.TOPIC, Meaning.TOPIC_ID, Meaning.PARTITION)
+    single = ((at, field.meaning) for at, field in enumerate(plan.fields) if not field.array)
+    return tuple((at, meaning) for at, meaning in single if meaning in wanted)
 
 
 _INDEX = re.compile(r"\[(?:\d+|\*)\]")

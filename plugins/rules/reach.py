@@ -16,6 +16,7 @@ from ...decoder.filter.analysis import apis, leaves
 from ...decoder.filter.language.tree import And, FieldValue, Node, Op, SameTopicPartition, Test
 from ...decoder.filter.predicates import predicate
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from ..unanswerable import NAMES, names, repeated_in
 from .when import ALWAYS, When
 
@@ -74,13 +75,18 @@ def unanswered(wanted: Filter) -> bool:
     return bool(tests) and left == [0]
 
 
-KINDS = {"topic": "topicName", "partition": "topicName", "group": "groupId", "txn": "transactionalId"}
+KINDS = {
+    "topic": Meaning.TOPIC,
+    "partition": Meaning.TOPIC,
+    "group": Meaning.GROUP,
+    "txn": Meaning.TRANSACTIONAL_ID,
+}
 """The kinds of names that fields of filters are about."""
 EMPTY_IS_ALL = frozenset(map(facts.api_key, ("Metadata", "DescribeTopicPartitions")))
 """Requests that ask for everything with an empty list, too."""
 
 
-def names_asked_for(wanted: Filter) -> frozenset[str]:
+def names_asked_for(wanted: Filter) -> frozenset[Meaning]:
     """The kinds of names (`NAMES`) of which a message must have one for a filter to be true."""
     terms = [each.term if isinstance(each, SameTopicPartition) else each for each in _terms(wanted.tree)]
     tests = [test for term in terms for test in _terms(term) if isinstance(test, Test) and not test.negated]
@@ -88,7 +94,7 @@ def names_asked_for(wanted: Filter) -> frozenset[str]:
 
 
 @cache
-def may_ask_for_all(api_key: int, kinds: frozenset[str]) -> bool:
+def may_ask_for_all(api_key: int, kinds: frozenset[Meaning]) -> bool:
     """Whether some request of an API names nothing of one of these kinds, and its response does."""
     return any(
         (kinds & repeated_in(api_key, version))
@@ -97,23 +103,23 @@ def may_ask_for_all(api_key: int, kinds: frozenset[str]) -> bool:
     )
 
 
-def _always_named(struct: StructPlan) -> frozenset[str]:
+def _always_named(struct: StructPlan) -> frozenset[Meaning]:
     """The kinds of names that are in every request; what is in a list that may be null is not."""
-    found: set[str] = set()
+    found: set[Meaning] = set()
     for field in struct.fields:
         if field.nullable:
             continue
         if field.struct is not None:
             found |= _always_named(field.struct)
-        elif field.entity in NAMES:
-            found.add(field.entity)
+        elif field.meaning in NAMES:
+            found.add(field.meaning)
     return frozenset(found)
 
 
-def asks_for_all(request: Message, kinds: frozenset[str]) -> bool:
+def asks_for_all(request: Message, kinds: frozenset[Meaning]) -> bool:
     """Whether a request names nothing of one of these kinds, and its response may."""
     named = {kind for kind, _ in names(request)}
-    return any(NAMES[kind] not in named for kind in kinds & repeated_in(request.api_key, request.api_version))
+    return any(kind not in named for kind in kinds & repeated_in(request.api_key, request.api_version))
 
 
 def _span(numbers: Sequence[int]) -> str:

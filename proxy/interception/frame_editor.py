@@ -14,6 +14,7 @@ from ... import decoder
 from ...decoder import Exchange, State
 from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from ...decoder.wire.acks import produce_acks as produce_acks
 from ...plugins.actions.fault_plan import FaultPlan
 from ...plugins.responses import with_cluster
@@ -56,8 +57,7 @@ def names_brokers(api_key: int, api_version: int) -> bool:
 
 
 def _has_address(struct: StructPlan) -> bool:
-    names = {field.name for field in struct.fields}
-    return {"host", "port"} <= names or any(field.struct and _has_address(field.struct) for field in struct.fields)
+    return any(f.meaning is Meaning.HOST or (f.struct is not None and _has_address(f.struct)) for f in struct.fields)
 
 
 @cache
@@ -77,22 +77,16 @@ def framed(frame: bytes) -> bytes:
 
 
 class NamedBroker(NamedTuple):
-    """A place of a response with a broker's address. `path`: of its struct, with a dot behind it; `node`: its id, -1 if none is
-    there."""
+    """A place of a message with a broker's address. `paths`: of host and port; `node`: its id, -1 if none is there."""
 
-    path: str
+    paths: tuple[str, str]
     node: int
     host: str
     port: int
 
-
-class RequestAddress(NamedTuple):
-    """A place of a request between brokers with a broker's address: paths of host and port; `node`: its id, -1 if none is there."""
-
-    host_path: str
-    port_path: str
-    node: int
-    address: Address
+    def moved(self, own: Address) -> Iterator[tuple[str, Any]]:
+        """The edits that put another address there."""
+        return zip(self.paths, own, strict=True)
 
 
 class CappedVersion(NamedTuple):
@@ -182,10 +176,10 @@ class FrameEditor:
         if api_key == METADATA and found:
             self._addresses.listed()
         edits: dict[str, Any] = {}
-        for path, node, host, port in found:
-            own = self._addresses.stands_for((host, port), node, local_host)
+        for each in found:
+            own = self._addresses.stands_for((each.host, each.port), each.node, local_host)
             if own is not None:
-                edits[path + "host"], edits[path + "port"] = own
+                edits.update(each.moved(own))
         changed = _edited(message, edits) if edits else data
         if self.topics is not None:
             # Newer requests name topics by id alone, and rules name other brokers: as clients know them.
@@ -205,13 +199,13 @@ class FrameEditor:
             message = decoder.decode_request(data[4:])
         except decoder.DecodeError as error:
             raise Unreadable(str(error)) from None
-        found = list(_request_addresses(message.to_dict()))
-        self._addresses.open_in_order(((each.node, each.address) for each in found), True)
+        found = [each for each in broker_addresses(message) if each.host]
+        self._addresses.open_in_order(((each.node, (each.host, each.port)) for each in found), True)
         edits: dict[str, Any] = {}
         for each in found:
-            own = self._addresses.stands_for(each.address, each.node, local_host)
+            own = self._addresses.stands_for((each.host, each.port), each.node, local_host)
             if own is not None:
-                edits[each.host_path], edits[each.port_path] = own
+                edits.update(each.moved(own))
         return _edited(message, edits) if edits else None
 
     def cap(self, data: bytes, api_version: int) -> tuple[bytes | None, list[CappedVersion]]:
@@ -269,49 +263,35 @@ def _endpoints(message: decoder.Message) -> bool:
 
 
 def broker_addresses(message: decoder.Message) -> Iterator[NamedBroker]:
-    """Every place of a response with a host and a port."""
-    return _addresses(message.plan.root, message.values, "")
+    """Every place of a message with a broker's host and port."""
+    return _addresses(message.plan.root, message.values, "", -1)
 
 
-def _addresses(struct: StructPlan, values: tuple[Any, ...], path: str) -> Iterator[NamedBroker]:
+def _addresses(struct: StructPlan, values: tuple[Any, ...], path: str, node: int) -> Iterator[NamedBroker]:
     # By the plan: the partitions of Metadata, ten thousands of them, are not even looked at.
-    names, arrays = _address_fields(struct)
-    host, port = (None if at is None else values[at] for at in names[:2])
-    if isinstance(host, str) and isinstance(port, int):
-        yield NamedBroker(path, -1 if names[2] is None else values[names[2]], host, port)
-    for at, name, items in arrays:
+    places, inside = _address_fields(struct)
+    if Meaning.BROKER_ID in places:
+        node = values[places[Meaning.BROKER_ID]]
+    if Meaning.HOST in places:
+        at, of_port = places[Meaning.HOST], places[Meaning.PORT]
+        if isinstance(values[at], str):
+            paths = path + struct.fields[at].name, path + struct.fields[of_port].name
+            yield NamedBroker(paths, node, values[at], values[of_port])
+    for at, name, items in inside:
         for index, item in enumerate(values[at] or ()):
-            yield from _addresses(items, item, f"{path}{name}[{index}].")
+            yield from _addresses(items, item, f"{path}{name}[{index}].", node)
 
 
 @cache
-def _address_fields(struct: StructPlan) -> tuple[list[int | None], list[tuple[int, str, StructPlan]]]:
+def _address_fields(struct: StructPlan) -> tuple[dict[Meaning | None, int], list[tuple[int, str, StructPlan]]]:
     """Where a struct has host, port and node id, and which of its arrays hold addresses."""
-    at = {field.name: place for place, field in enumerate(struct.fields)}
-    node = next((at[name] for name in ("node_id", "broker_id") if name in at), None)
-    arrays = [
+    places = {field.meaning: place for place, field in reversed(list(enumerate(struct.fields))) if not field.array}
+    inside = [
         (place, field.name, field.struct)
         for place, field in enumerate(struct.fields)
         if field.array and field.struct and _has_address(field.struct)
     ]
-    return [at.get("host"), at.get("port"), node], arrays
-
-
-_NAMED = (("host", "port"), ("host_name", "port"), ("v0_host", "v0_port"))
-"""What the fields of an address are called in requests between brokers."""
-
-
-def _request_addresses(fields: dict[str, Any], path: str = "", node: int = -1) -> Iterator[RequestAddress]:
-    """Every address of a request between brokers."""
-    node = next((fields[name] for name in ("id", "broker_id") if isinstance(fields.get(name), int)), node)
-    for host, port in _NAMED:
-        if isinstance(fields.get(host), str) and fields[host] and isinstance(fields.get(port), int):
-            yield RequestAddress(path + host, path + port, node, (fields[host], fields[port]))
-    for name, value in fields.items():
-        if isinstance(value, list):
-            for index, item in enumerate(value):
-                if isinstance(item, dict):
-                    yield from _request_addresses(item, f"{path}{name}[{index}].", node)
+    return places, inside
 
 
 def refuses(api_key: int, api_version: int) -> bool:

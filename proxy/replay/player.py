@@ -19,10 +19,10 @@ from ...captures.replay.partial_requests import PRODUCE
 from ...captures.replay.policy import ALTERS
 from ...captures.replay.preparer import CannotSend, Preparer, patched
 from ...captures.replay.report import ReplayReport
-from ...captures.replay.roles import Role
 from ...captures.replay.script import RecordedCall, Script, ScriptStep, StepKind, gives
 from ...decoder.codec.message import Message
 from ...decoder.connection.connection import expects_no_response
+from ...decoder.schema.meaning import Meaning
 from .connections import ConnectionCloser, PendingCall, ReplayedConnection, TargetConnection, TargetConnections
 from .dialer import Dialer, TargetFailed
 from .resolver import TargetResolver
@@ -143,7 +143,7 @@ class Player:
         self._begun = 0
         self._correlation = 0
         self._retries: list[Retry] = []
-        self._given: dict[tuple[Role, object], RecordedCall] = {}
+        self._given: dict[tuple[Meaning, object], RecordedCall] = {}
         self._waiters: dict[int, set[ReplayedConnection]] = {}
         self._waiting: set[ReplayedConnection] = set()
         self._patience_ns = int(self.settings.patience * SECOND)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...captures.replay.mapping import IdMapping, UnknownId
 from ...captures.replay.report import ReplayReport
-from ...captures.replay.roles import Role
 from ...captures.replay.script import Script
+from ...decoder.schema.meaning import Meaning
 from .dialer import TargetFailed
 from .target import TargetCluster
 
@@ -75,7 +75,7 @@ class TargetResolver:
     def resolve(self, unknown: UnknownId) -> None:
         """Find the target's value for an id."""
         mapping = self._mapping
-        if unknown.role is Role.PRODUCER_ID:
+        if unknown.role is Meaning.PRODUCER_ID:
             try:
                 own = self._producers.setdefault(unknown.value, self._target.producer())
             except TargetFailed as error:
@@ -83,7 +83,7 @@ class TargetResolver:
                 return
             self._report.note("producer ids from before the recording: the target assigned new ones")
             mapping.producer_ids[unknown.value] = own[0]
-        elif unknown.role is Role.TOPIC_ID:
+        elif unknown.role is Meaning.TOPIC_ID:
             name = self._script.recorded.topics.get(unknown.value)
             self.refresh()
             there = mapping.topics.get(mapping.names.topic(name)) if name is not None else None
@@ -92,10 +92,10 @@ class TargetResolver:
             else:
                 mapping.topic_ids[unknown.value] = unknown.value
                 self._report.note("topic ids that are not known at the target, sent as recorded")
-        elif unknown.role is Role.MEMBER_ID:
+        elif unknown.role is Meaning.MEMBER_ID:
             mapping.members[unknown.value] = unknown.value
             self._report.note("member ids that the target has not assigned, sent as recorded")
-        elif unknown.role is Role.GENERATION:
+        elif unknown.role is Meaning.GENERATION:
             mapping.generations[unknown.value] = unknown.value[1]
             self._report.note("generations that the target has not sent, sent as recorded")
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 from ...captures.replay.mapping import IdMapping
 from ...captures.replay.rewrite import read
-from ...captures.replay.roles import Role
 from ...decoder.codec.message import Message
 from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 from .target import TargetCluster
 
 _BY_LEADER = frozenset(
@@ -52,7 +52,7 @@ class Router:
                 if leaders:
                     return leaders.most_common(1)[0][0]
             elif key in _BY_GROUP or key in _BY_TRANSACTION:
-                wanted = Role.GROUP if key in _BY_GROUP else Role.TRANSACTIONAL_ID
+                wanted = Meaning.GROUP if key in _BY_GROUP else Meaning.TRANSACTIONAL_ID
                 name = next((value for role, value, _, _ in read(message) if role is wanted and value), None)
                 if name is not None:
                     asks = target.group_coordinator if key in _BY_GROUP else target.transaction_coordinator
@@ -66,9 +66,9 @@ class Router:
         names = {topic.topic_id: name for name, topic in self._target.topics.items()}
         found = []
         for role, value, scope, _ in read(message):
-            if role is not Role.PARTITION:
+            if role is not Meaning.PARTITION:
                 continue
-            topic = scope.get(Role.TOPIC) or names.get(scope.get(Role.TOPIC_ID, b""))
+            topic = scope.get(Meaning.TOPIC) or names.get(scope.get(Meaning.TOPIC_ID, b""))
             leader = self._target.leader(topic, value) if topic else None
             if leader is not None:
                 found.append(leader)

@@ -247,15 +247,14 @@ class RecordingServer:
             if message is not None and addresses(message.to_dict()):
                 self._brokers.learn(message)
                 edits: dict[str, Any] = {}
-                for path, node, host, _ in broker_addresses(message):
-                    if host and node >= 0:
-                        if node not in self._engine.ports:
+                for each in broker_addresses(message):
+                    if each.host and each.node >= 0:
+                        if each.node not in self._engine.ports:
                             if not self._engine.ports:
-                                self._engine.ports[node] = self.address[1]
+                                self._engine.ports[each.node] = self.address[1]
                             else:
-                                await self._add_node(node)
-                        edits[path + "host"] = connection.session.local_host
-                        edits[path + "port"] = self._engine.ports[node]
+                                await self._add_node(each.node)
+                        edits.update(each.moved((connection.session.local_host, self._engine.ports[each.node])))
                 answer = message.replace(edits).encode() if edits else answer
         upstream.record_response(answer)
         return answer

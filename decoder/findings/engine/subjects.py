@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from ...codec.message import is_error_code
 from ...codec.plan import StructPlan
 from ...connection.exchange import Exchange
+from ...schema.meaning import Meaning
 from .formatting import topic_name
 
-_SUBJECTS = frozenset(
-    ("name", "topic", "topic_name", "topic_id", "group_id", "group", "key", "coordinator_key", "resource_name", "user")
-)
-_PARTITIONS = frozenset(("partition", "partition_index", "partition_id", "index"))
+_NAMING = frozenset((Meaning.TOPIC, Meaning.TOPIC_ID, Meaning.PARTITION, Meaning.GROUP))
+_SUBJECTS = frozenset(("name", "key", "resource_name", "user"))
 _ASKED = ("group_id", "transactional_id", "v3_and_below_transactional_id", "key")
 
 Subject = tuple[Any, ...]
@@ -34,7 +33,7 @@ def _places(plan: StructPlan, name: str | None) -> _Places:
     single = [(i, f) for i, f in enumerate(plan.fields) if not f.array and f.struct is None]
     inner = [(i, f.array, f.struct) for i, f in enumerate(plan.fields) if f.struct is not None]
     return _Places(
-        tuple(i for i, f in single if f.name in _SUBJECTS | _PARTITIONS or f.entity in ("topicName", "groupId")),
+        tuple(i for i, f in single if f.name in _SUBJECTS or f.meaning in _NAMING),
         tuple(i for i, f in single if (is_error_code(f) if name is None else f.name == name)),
         tuple((i, array, struct) for i, array, struct in inner if _has_wanted(struct, name)),
     )

@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
-from ....decoder.codec.message import is_error_code
 from ....decoder.codec.plan import SIZES, FieldPlan, Plan, StructPlan, plan
 from ....decoder.errors import DecodeError
+from ....decoder.schema.meaning import Meaning
 from ....decoder.wire.stream_walk import StreamWalk
 
 MOST = 1 << 20
@@ -51,7 +51,7 @@ def _asked(struct: StructPlan, prefix: str) -> Generator[str, None, None]:
     for field in struct.fields:
         if field.struct is not None:
             yield from _asked(field.struct, f"{prefix}{field.name}.")
-        elif is_error_code(field) or field.name == "throttle_time_ms":
+        elif field.meaning in (Meaning.ERROR, Meaning.THROTTLE):
             yield prefix + field.name
 
 

@@ -18,7 +18,9 @@ from typing import Any
 
 from ....decoder import Exchange, Topics
 from ....decoder.codec.message import Message
-from ....decoder.filter.entities import NAMES, PARTITION
+from ....decoder.codec.plan import FieldPlan
+from ....decoder.filter.entities import NAMES
+from ....decoder.schema.meaning import Meaning
 from ....plugins.actions.leaves import leaves
 from ....plugins.fetch_sessions import FETCH, SESSION, whole
 from ....plugins.rules.rule_engine import RuleEngine
@@ -26,7 +28,8 @@ from ..frame_editor import PRODUCE
 
 FREE = frozenset({"int16", "int32", "int64", "uint16", "uint32", "float64"})
 """Types of fields that may differ, unless a filter may ask for them."""
-ASKED = PARTITION.union(*NAMES.values())
+ASKED = frozenset({Meaning.PARTITION, *NAMES.values()})
+"""What filters may ask for."""
 LONGEST = 4096
 """Bytes of a beginning that is kept."""
 MOST = 8
@@ -60,7 +63,7 @@ def beginning(
         if leaf.field.type == "records":
             # Nothing follows the records of the only partition: they may be any.
             records, size, end = True, 0, start
-        elif leaf.field.type in FREE and not leaf.field.array and leaf.field.name not in ASKED | alike:
+        elif leaf.field.type in FREE and not leaf.field.array and not _asked(leaf.field, alike):
             free.append((start, stop))
     if end - 8 > LONGEST or end < 8:
         return None
@@ -68,6 +71,10 @@ def beginning(
     for start, stop in free:
         mask[start - 8 : stop - 8] = bytes(stop - start)
     return size, frame[8:end], bytes(mask)
+
+
+def _asked(field: FieldPlan, alike: frozenset[str]) -> bool:
+    return field.meaning in ASKED or field.name in alike
 
 
 class PassCache:

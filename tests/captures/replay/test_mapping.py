@@ -9,12 +9,12 @@ import pytest
 from barnabas.captures.replay.mapping import IdMapping, NameMap, OffsetMap, RecordedCluster, UnknownId
 from barnabas.captures.replay.preparer import Preparer, RecordedFetchSessions
 from barnabas.captures.replay.rewrite import changed, read
-from barnabas.captures.replay.roles import Role
 from barnabas.captures.replay.script import RecordedCall
 from barnabas.decoder import Exchange, decode_body, decode_request, embedded, encode_body, encode_request
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, batches, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.meaning import Meaning
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ def response(api: str, version: int, fields: dict[str, Any]) -> Message:
 
 def mapping(**names: Any) -> IdMapping:
     recorded = RecordedCluster(topics={ORDERS.bytes: "orders"})
-    recorded.given |= {(Role.MEMBER_ID, "m-1"), (Role.PRODUCER_ID, 40), (Role.GENERATION, ("g", 3))}
+    recorded.given |= {(Meaning.MEMBER_ID, "m-1"), (Meaning.PRODUCER_ID, 40), (Meaning.GENERATION, ("g", 3))}
     return IdMapping(NameMap(**names), recorded)
 
 
@@ -67,7 +67,7 @@ def test_producers_in_fields_and_in_records() -> None:
     produce = request("Produce", 9, {"transactional_id": "x", "topic_data": rows})
     with pytest.raises(UnknownId) as waits:
         prepared(ids, produce)
-    assert waits.value.role is Role.PRODUCER_ID and waits.value.value == 40
+    assert waits.value.role is Meaning.PRODUCER_ID and waits.value.value == 40
     ids.learn_producer((40, 2), (1000, 0))
     found = list(batches(prepared(ids, produce)["topic_data"][0]["partition_data"][0]["records"]))
     assert [(b.producer_id, b.producer_epoch, b.base_sequence, b.crc_ok) for b in found] == [(1000, 0, 9, True)] * 2
@@ -88,9 +88,9 @@ def test_the_epoch_of_a_new_transaction_is_learnt() -> None:
 def test_topic_ids_by_name_by_answer_and_not_at_all() -> None:
     ids = mapping(topics={"orders": "orders-b"})
     with pytest.raises(UnknownId):
-        ids.change(Role.TOPIC_ID, ORDERS.bytes, {}, "topic_id")
+        ids.change(Meaning.TOPIC_ID, ORDERS.bytes, {}, "topic_id")
     ids.topics["orders-b"] = THERE.bytes
-    assert ids.change(Role.TOPIC_ID, ORDERS.bytes, {}, "topic_id") == THERE.bytes
+    assert ids.change(Meaning.TOPIC_ID, ORDERS.bytes, {}, "topic_id") == THERE.bytes
     ids.learn(
         request("Metadata", 12, {}),
         response("Metadata", 12, {"topics": [{"name": "orders", "topic_id": ORDERS}, {"name": "a", "topic_id": uuid.UUID(int=1)}]}),
@@ -169,9 +169,9 @@ def test_unchanged_fields_keep_their_bytes() -> None:
 def test_scopes_name_where_a_field_stands() -> None:
     rows = [{"topic_id": ORDERS, "partitions": [{"partition": 4, "fetch_offset": 9}]}]
     found = [
-        (value, scope[Role.TOPIC_ID], scope[Role.PARTITION])
+        (value, scope[Meaning.TOPIC_ID], scope[Meaning.PARTITION])
         for role, value, scope, _ in read(request("Fetch", 13, {"topics": rows}))
-        if role is Role.OFFSET and value == 9
+        if role is Meaning.OFFSET and value == 9
     ]
     assert found == [(9, ORDERS.bytes, 4)]
 

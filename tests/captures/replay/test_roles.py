@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from barnabas.captures.replay.roles import Role, RolePlace, paths, places
+from barnabas.captures.replay.roles import RolePlace, paths, places
 from barnabas.decoder.codec.plan import FieldPlan, plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.meaning import Meaning
 
 
 def everything() -> Iterator[tuple[str, int, int]]:
@@ -34,33 +35,33 @@ def fields_of(kind: str, key: int, version: int) -> dict[str, FieldPlan]:
 @pytest.mark.parametrize(
     ("kind", "api", "version", "path", "role"),
     [
-        ("request", "Produce", 9, "topic_data[*].name", Role.TOPIC),
-        ("request", "Produce", 13, "topic_data[*].topic_id", Role.TOPIC_ID),
-        ("request", "Produce", 3, "topic_data[*].partition_data[*].records", Role.RECORDS),
-        ("response", "Produce", 3, "responses[*].partition_responses[*].base_offset", Role.OFFSET),
-        ("request", "Fetch", 12, "session_epoch", Role.SESSION_EPOCH),
-        ("request", "Fetch", 12, "topics[*].partitions[*].current_leader_epoch", Role.LEADER_EPOCH),
-        ("response", "Fetch", 12, "session_id", Role.SESSION_ID),
-        ("response", "Metadata", 13, "brokers[*].host", Role.HOST),
-        ("response", "Metadata", 13, "cluster_id", Role.CLUSTER_ID),
-        ("request", "FindCoordinator", 0, "key", Role.COORDINATOR_KEY),
-        ("request", "FindCoordinator", 4, "coordinator_keys[*]", Role.COORDINATOR_KEY),
-        ("response", "JoinGroup", 7, "leader", Role.MEMBER_ID),
-        ("request", "OffsetCommit", 9, "generation_id_or_member_epoch", Role.GENERATION),
-        ("request", "ConsumerGroupHeartbeat", 0, "member_epoch", Role.GENERATION),
-        ("response", "InitProducerId", 4, "producer_epoch", Role.PRODUCER_EPOCH),
-        ("request", "EndTxn", 3, "transactional_id", Role.TRANSACTIONAL_ID),
-        ("request", "OffsetForLeaderEpoch", 4, "topics[*].partitions[*].leader_epoch", Role.LEADER_EPOCH),
-        ("request", "SaslAuthenticate", 2, "auth_bytes", Role.SECRET),
-        ("response", "ShareFetch", 1, "responses[*].partitions[*].current_leader.leader_id", Role.BROKER_ID),
+        ("request", "Produce", 9, "topic_data[*].name", Meaning.TOPIC),
+        ("request", "Produce", 13, "topic_data[*].topic_id", Meaning.TOPIC_ID),
+        ("request", "Produce", 3, "topic_data[*].partition_data[*].records", Meaning.RECORDS),
+        ("response", "Produce", 3, "responses[*].partition_responses[*].base_offset", Meaning.OFFSET),
+        ("request", "Fetch", 12, "session_epoch", Meaning.SESSION_EPOCH),
+        ("request", "Fetch", 12, "topics[*].partitions[*].current_leader_epoch", Meaning.LEADER_EPOCH),
+        ("response", "Fetch", 12, "session_id", Meaning.SESSION_ID),
+        ("response", "Metadata", 13, "brokers[*].host", Meaning.HOST),
+        ("response", "Metadata", 13, "cluster_id", Meaning.CLUSTER_ID),
+        ("request", "FindCoordinator", 0, "key", Meaning.COORDINATOR_KEY),
+        ("request", "FindCoordinator", 4, "coordinator_keys[*]", Meaning.COORDINATOR_KEY),
+        ("response", "JoinGroup", 7, "leader", Meaning.MEMBER_ID),
+        ("request", "OffsetCommit", 9, "generation_id_or_member_epoch", Meaning.GENERATION),
+        ("request", "ConsumerGroupHeartbeat", 0, "member_epoch", Meaning.GENERATION),
+        ("response", "InitProducerId", 4, "producer_epoch", Meaning.PRODUCER_EPOCH),
+        ("request", "EndTxn", 3, "transactional_id", Meaning.TRANSACTIONAL_ID),
+        ("request", "OffsetForLeaderEpoch", 4, "topics[*].partitions[*].leader_epoch", Meaning.LEADER_EPOCH),
+        ("request", "SaslAuthenticate", 2, "auth_bytes", Meaning.SECRET),
+        ("response", "ShareFetch", 1, "responses[*].partitions[*].current_leader.leader_id", Meaning.BROKER_ID),
     ],
 )
-def test_examples(kind: str, api: str, version: int, path: str, role: Role) -> None:
+def test_examples(kind: str, api: str, version: int, path: str, role: Meaning) -> None:
     assert paths(kind, facts.api_key(api), version)[path] is role
 
 
 def test_hosts_that_are_no_brokers_have_no_role() -> None:
-    assert Role.HOST not in paths("request", facts.api_key("CreateAcls"), 3).values()
+    assert Meaning.HOST not in paths("request", facts.api_key("CreateAcls"), 3).values()
     assert "user_endpoint.host" not in paths("request", facts.api_key("StreamsGroupHeartbeat"), 0)
 
 

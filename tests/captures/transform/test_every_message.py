@@ -16,6 +16,7 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.codec.plan import FieldPlan, StructPlan, extra_plan, plan
 from barnabas.decoder.embedded.payload import definition, names
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.meaning import Meaning
 
 
 @cache
@@ -62,7 +63,7 @@ class Filler:
     def one(self, of: StructPlan, field: FieldPlan, inside_of: str, path: str) -> str:
         self.count += 1
         text = f"zq{self.count:04d}xj"
-        place = rule_of(of, field, inside_of)
+        place = rule_of(field)
         self.texts[text] = path, place.replacement if place else None
         return text
 
@@ -111,38 +112,37 @@ def test_nothing_is_left_of_any_payload(name: str) -> None:
             assert (text.encode() in new) == (replacement is Replacement.KAFKAS), f"{name} v{version} {path}"
 
 
-def _roles() -> Iterator[tuple[str, str, FieldPlan, StructPlan, str, roles.Role]]:
+def _roles() -> Iterator[tuple[str, FieldPlan]]:
     for key in APIS:
         for kind in ("request", "response"):
             for version in getattr(facts.api(key), kind).versions.every():
                 of = plan(kind, key, version)
                 for place in roles.places(kind, key, version):
-                    struct, inside_of, field = of.root, "", of.root.fields[place.steps[0]]
+                    struct, field = of.root, of.root.fields[place.steps[0]]
                     for step, following in zip(place.steps, place.steps[1:], strict=False):
-                        field = struct.fields[step]
-                        assert field.struct is not None
-                        struct, inside_of = field.struct, field.name
-                        field = struct.fields[following]
-                    yield f"{of.name} v{version}", place.path, field, struct, inside_of, place.role
+                        inner = struct.fields[step].struct
+                        assert inner is not None
+                        struct, field = inner, inner.fields[following]
+                    yield f"{of.name} v{version} {place.path}", field
 
 
 def test_field_rules_agree_with_the_roles_of_a_replay() -> None:
     meant = {
-        roles.Role.TOPIC: RedactionKind.TOPICS,
-        roles.Role.GROUP: RedactionKind.GROUPS,
-        roles.Role.TRANSACTIONAL_ID: RedactionKind.TRANSACTIONS,
-        roles.Role.MEMBER_ID: RedactionKind.CLIENTS,
-        roles.Role.HOST: RedactionKind.HOSTS,
-        roles.Role.RACK: RedactionKind.CLUSTERS,
-        roles.Role.CLUSTER_ID: RedactionKind.CLUSTERS,
-        roles.Role.TOKEN: RedactionKind.USERS,
+        Meaning.TOPIC: RedactionKind.TOPICS,
+        Meaning.GROUP: RedactionKind.GROUPS,
+        Meaning.TRANSACTIONAL_ID: RedactionKind.TRANSACTIONS,
+        Meaning.MEMBER_ID: RedactionKind.CLIENTS,
+        Meaning.HOST: RedactionKind.HOSTS,
+        Meaning.RACK: RedactionKind.CLUSTERS,
+        Meaning.CLUSTER_ID: RedactionKind.CLUSTERS,
+        Meaning.TOKEN: RedactionKind.USERS,
     }
     seen = set()
-    for message, path, field, struct, inside_of, role in _roles():
-        if role in meant and field.type == "string":
-            place = rule_of(struct, field, inside_of)
-            assert place is not None, f"{message} {path}"
-            assert meant[role] in place.kinds, f"{message} {path}"
+    for path, field in _roles():
+        if field.meaning in meant and field.type == "string":
+            place = rule_of(field)
+            assert place is not None, path
+            assert meant[field.meaning] in place.kinds, path
             assert place.replacement is not Replacement.KAFKAS
-            seen.add(role)
+            seen.add(field.meaning)
     assert seen == set(meant)

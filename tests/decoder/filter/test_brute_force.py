@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange, State
-from barnabas.decoder.codec.plan import snake_case
 from barnabas.decoder.filter import compile
 from barnabas.decoder.schema import facts
-from barnabas.decoder.schema.notation import FieldLine
+from barnabas.decoder.schema.notation import FieldLine, snake_case
 from harness.generator import Generator
 from traffic.generated_filters import Sample, exchanges
 
@@ -86,8 +85,8 @@ HELD: dict[str, Callable[[Exchange], list[Any]]] = {
     "topic": entity("topic", "topicName"),
     "group": lambda e: [*entity("group", "groupId", "group_id")(e), *coordinator_keys(e, 0)],
     "txn": lambda e: [*entity("txn", "transactionalId", "transactional_id")(e), *coordinator_keys(e, 1)],
-    "member": entity("member", "-", "member_id"),
-    "instance": entity("instance", "-", "group_instance_id"),
+    "member": lambda e: [v for p, f, v in both(e) if p.endswith("member_id") or (p == "leader" and f.type == "string")],
+    "instance": entity("instance", "-", "group_instance_id", "instance_id"),
     "errors": lambda e: [v for _, f, v in leaves(e, "response") if of_error(f)],
     "producer.id": lambda e: [v for v in entity("p", "producerId", "producer_id")(e) if v != -1],
     "topic.id": lambda e: [v.bytes for p, f, v in both(e) if p.rpartition(".")[2] == "topic_id" and f.type == "uuid" and v.int],

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 from barnabas.decoder.codec.decode import decoder
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan, snake_case
+from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan
 from barnabas.decoder.schema import drafts, facts
-from barnabas.decoder.schema.notation import Definition, FieldLine, VersionRange, parse
+from barnabas.decoder.schema.notation import Definition, FieldLine, VersionRange, parse, snake_case
 from harness.generator import Generator
 
 TEXTS = Path(__file__).parent / "texts"

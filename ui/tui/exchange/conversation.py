@@ -15,6 +15,7 @@ from ....captures import Capture, Row
 from ....decoder import Message
 from ....decoder.codec.plan import StructPlan, Value
 from ....decoder.schema import facts
+from ....decoder.schema.meaning import Meaning
 from ...safe import visible
 from ...times import clock
 from ..keys import bindings
@@ -24,7 +25,7 @@ from ..widgets.line_list import LineList, Lines
 from ..widgets.palette import Cell
 from .side_screen import SideScreen
 
-_ENTITIES = frozenset({"topicName", "groupId", "transactionalId"})
+_NAMES = frozenset({Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID})
 _MOST = 3
 _MOST_READ = 64
 """Names and error codes of a message that are read for its summary."""
@@ -58,7 +59,7 @@ def _names(of: StructPlan, values: tuple[Value, ...]) -> Iterator[str]:
         if field.struct is not None:
             for item in value if field.array else (value,):
                 yield from _names(field.struct, item)
-        elif field.type == "string" and field.entity in _ENTITIES:
+        elif field.meaning in _NAMES:
             yield from (item for item in (value if field.array else (value,)) if item)
 
 

@@ -38,6 +38,7 @@ from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
 from ....decoder.reference.fields import HEADER
 from ....decoder.schema import facts
+from ....decoder.schema.meaning import Meaning
 from ....decoder.schema.notation import FieldLine as DefinedField
 from ....decoder.values import SchemaSource, ViewKind, view
 from ...safe import visible
@@ -406,9 +407,9 @@ class FieldsBuilder:
         """The topic that a struct names, or whose id it has."""
         for each in of.fields:
             value = values.get(each.name)
-            if each.entity == "topicName" and isinstance(value, str):
+            if each.meaning is Meaning.TOPIC and isinstance(value, str):
                 return value
-            if each.name == "topic_id" and isinstance(value, uuid.UUID) and self.topic_name is not None:
+            if each.meaning is Meaning.TOPIC_ID and isinstance(value, uuid.UUID) and self.topic_name is not None:
                 return self.topic_name(value.bytes)
         return None
 
