@@ -385,6 +385,22 @@ def test_api_versions_is_answered_for_brokers_without_it():
     assert shown["ApiVersions"] == (0, 3) and "JoinGroup" not in shown
 
 
+def test_clients_that_take_any_answer_for_groups_meet_0_8_as_it_is():
+    """kafka-python before 3 asks ApiVersions 0, then ListGroups 0: an answer means 0.10 or 0.9 to it, a close 0.8."""
+    adapter = TranslatingAdapter(served_by(releases.release("0.8.2").offered))
+    assert adapter.wants(18, 0) and adapter.wants(16, 0)
+    for api in ("ApiVersions", "ListGroups"):
+        assert isinstance(adapter.request(request(api, 0, {})), Close)
+    offered = translator("0.8.2")
+    for version in (3, 0):  # a client that falls back has been answered
+        answer = offered.request(request("ApiVersions", version, {}))
+        assert isinstance(answer, Answered) and not answer.refusal
+    refusal = offered.request(request("ListGroups", 0, {}))
+    assert isinstance(refusal, Answered) and refusal.frame
+    with_groups = translator("0.9.0").request(request("ApiVersions", 0, {}))
+    assert isinstance(with_groups, Answered) and with_groups.frame
+
+
 # --- as an adapter -----------------------------------------------------------------------------------------------------
 
 
