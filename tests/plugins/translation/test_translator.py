@@ -228,6 +228,18 @@ def test_describe_configs_0_knows_only_defaults():
     assert [c["is_default"] for c in got["results"][0]["configs"]] == [True, False]
 
 
+def test_the_sources_of_settings_that_0_does_not_tell():
+    """As DescribeConfigsResponse has them in kafka-clients: Java 1.1 takes no unknown one."""
+    config = {"name": "a", "value": "1", "read_only": False, "is_sensitive": False}
+    configs = [config | {"is_default": True}, config | {"is_default": False}]
+    results = [
+        {"error_code": 0, "error_message": None, "resource_type": kind, "resource_name": "1", "configs": configs}
+        for kind in (2, 4, 8)
+    ]
+    got = Exchange("0.11.0", "DescribeConfigs", 1, {"resources": []}).answer({"results": results})
+    assert [[c["config_source"] for c in each["configs"]] for each in got["results"]] == [[5, 1], [5, 4], [5, 0]]
+
+
 # --- new clients -------------------------------------------------------------------------------------------------------
 
 
