@@ -270,6 +270,26 @@ def test_a_broker_is_replaced_by_one_that_closes(testbed: Testbed, tmp_path: Pat
     assert ask_once(beat) == beaten and broker.seen[-1] == (HEARTBEAT, 2)
 
 
+def test_a_silent_broker_is_asked_again_beside_the_next_client(testbed: Testbed) -> None:
+    """Lone clients of 0.9 would each wait for 3 s otherwise. Another release's range is used when it has answered."""
+    broker = Kafka(silent=True)
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
+    metadata = wire.request(METADATA, 0, 1)
+    for _ in range(2):  # the first one waits for 3 s
+        with testbed.client(proxy.address) as client:
+            assert wire.ask(client, metadata) == wire.response(1, b"ok")
+        next_event(proxy, ConnectionClosed)
+    until(lambda: broker.seen.count((API_VERSIONS, 0)) == 2)
+    broker.silent, broker.answer = False, bytes(6)
+
+    def answered() -> bool:
+        with testbed.client(proxy.address) as client:
+            return wire.ask_or_end(client, heartbeat(2)) == wire.response(9, broker.answer)
+
+    until(answered)
+    assert broker.seen[-1] == (HEARTBEAT, 2)
+
+
 @pytest.mark.parametrize("possible", [True, False], ids=["aside", "on the client's connection"])
 def test_a_broker_that_only_stops_is_not_taken_for_an_old_one(possible: bool) -> None:
     """It ends connections, and those on which it is asked, too: what it has answered before holds."""
