@@ -82,7 +82,7 @@ class Translator:
             message = decoder.decode_request(frame)
         except DecodeError:
             return None  # a token, or damage: the broker answers it
-        if target is None and self._infers(key, version):
+        if target is None and self._infers(message):
             return Answered(b"", "the broker closes the connection, too")
         try:
             if key == API_VERSIONS and (target is None or self.asked):
@@ -96,12 +96,15 @@ class Translator:
             error = fault.error if isinstance(fault, Unbridgeable | ConversionError) else "UNSUPPORTED_VERSION"
             return refused(message, error, str(fault))
 
-    def _infers(self, api_key: int, version: int) -> bool:
+    def _infers(self, message: Message) -> bool:
         """Whether a client may conclude from any answer that the broker has groups, and then use them. kafka-python
         before 3 does; of a broker that closes the connection it expects none."""
         if JOIN_GROUP in self.served or self.shown is not None or self._offered:
             return False
-        self._offered = api_key == API_VERSIONS and version > 0
+        if message.api_key == API_VERSIONS and message.api_version > 0:
+            software = message.to_dict()
+            name, version = software.get("client_software_name"), software.get("client_software_version") or ""
+            self._offered = (name, version.partition(".")[0]) != ("kafka-python", "2")
         return not self._offered
 
     def target(self, api_key: int, version: int) -> int | None:

@@ -152,7 +152,7 @@ CLIENTS = [
     cargo("rdkafka"),
     kcat(),
     python("kafka-python"),
-    *(old_kafka_python(release) for release in ("2.0.6", "1.4.7")),
+    *(old_kafka_python(release) for release in ("2.2.15", "2.0.6", "1.4.7")),
     python("aiokafka"),
     go("franz-go"),
     go("sarama"),

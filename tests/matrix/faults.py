@@ -26,6 +26,10 @@ REASONS = {
         "Metadata v11 response of broker",
         "Kafka 0.9 does not have that version and answers in version 0.",
     ),
+    "client-gives-up": (
+        "nor does it offer InitProducerId",
+        "Producers since Kafka 3.0 are idempotent unless told otherwise, and need it.",
+    ),
     "corrupt-batch": ("format 2, but Produce v", "The client also does this without the proxy."),
 }
 """By id of the finding: words that it must have, and why it is no fault of what stands between."""

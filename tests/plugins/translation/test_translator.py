@@ -398,11 +398,16 @@ def test_api_versions_is_answered_for_brokers_without_it():
 
 
 def test_clients_that_take_any_answer_for_groups_meet_0_8_as_it_is():
-    """kafka-python before 3 asks ApiVersions 0, then ListGroups 0: an answer means 0.10 or 0.9 to it, a close 0.8."""
+    """kafka-python before 3 asks ApiVersions (0; from 2.1 on 4 first), then ListGroups 0: it takes answers for 0.10 and
+    0.9, a close for 0.8."""
     adapter = TranslatingAdapter(served_by(releases.release("0.8.2").offered))
     assert adapter.wants(18, 0) and adapter.wants(16, 0)
     for api in ("ApiVersions", "ListGroups"):
         assert isinstance(adapter.request(request(api, 0, {})), Close)
+    software = {"client_software_name": "kafka-python", "client_software_version": "2.2.15"}
+    assert isinstance(adapter.request(request("ApiVersions", 4, software)), Close)
+    software["client_software_version"] = "3.0.12"
+    assert isinstance(adapter.request(request("ApiVersions", 4, software)), Answer)
     offered = translator("0.8.2")
     for version in (3, 0):  # a client that falls back has been answered
         answer = offered.request(request("ApiVersions", version, {}))

@@ -45,7 +45,7 @@ def test_on_an_old_broker(client: Client, works: dict[str, bool], finding: str, 
     assert {found["id"] for found in result["proxied"]["findings"]} == {finding} - {""}
 
 
-OLD_KAFKA_PYTHON = ["kafka-python-2.0.6", "kafka-python-1.4.7"]
+OLD_KAFKA_PYTHON = ["kafka-python-2.2.15", "kafka-python-2.0.6", "kafka-python-1.4.7"]
 WORK_DIRECTLY = {
     "1.1": ["kafka-python", "confluent-kafka", "aiokafka", *OLD_KAFKA_PYTHON],
     "0.11": ["java-1.1.1"],

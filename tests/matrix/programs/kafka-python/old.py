@@ -1,4 +1,4 @@
-"""kafka-python 1.4 and 2.0. They infer a broker's release from what it offers. See matrix.stages."""
+"""kafka-python before 3, which infers a broker's release from what it offers. See matrix.stages."""
 
 from __future__ import annotations
 
