@@ -370,6 +370,8 @@ def test_no_version_is_offered_of_a_release_whose_other_apis_the_broker_lacks(na
     for key, (_, high) in version_ranges.shown(version_ranges.of_release(broker)).items():
         since = releases.since(key, high)
         most = (broker.served(key) or (0, -1))[1]
+        if (key, high) == (11, 1):  # kafka-go joins no group without it, and no client infers a release from it
+            continue
         if since is None or key == 18 or high <= max(most, (today.served(key) or (0, 0))[0]):
             continue
         if releases.release_order(since) >= (0, 10, 1):
