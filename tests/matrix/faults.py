@@ -29,7 +29,7 @@ REASONS = {
     ),
     "client-gives-up": (
         "nor does it offer InitProducerId",
-        "Producers since Kafka 3.0 are idempotent unless told otherwise, and need it.",
+        "Producers since Kafka 3.0 are idempotent by default, and need it.",
     ),
     "corrupt-batch": ("format 2, but Produce v", "The client also does this without the proxy."),
 }
