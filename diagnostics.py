@@ -58,7 +58,8 @@ def contained(what: str, error: BaseException, *, reported: bool = False) -> Non
     """
     errors_contained[what] += 1
     count = errors_contained[what]
-    described = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = said(error)
+    described = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if str(count).strip("0") != "1":  # no power of ten
         _log.debug("contained: %s: %s", what, described)
         return
@@ -68,6 +69,14 @@ def contained(what: str, error: BaseException, *, reported: bool = False) -> Non
             _listener(Contained(what, described, count - count // 10))
         except Exception as failed:  # a boundary itself: nothing may come out of it
             _log.error("an error could not be reported", exc_info=failed)
+
+
+def said(error: BaseException) -> str:
+    """The text of an error, printable. If its class (perhaps a plugin's) cannot give one: what it raises instead."""
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode()
+    except Exception as another:  # of anybody's class
+        return f"(no text: {type(another).__name__})"
 
 
 class JsonLines(logging.Formatter):

@@ -114,3 +114,15 @@ def test_nothing_is_logged_by_default() -> None:
     environment = {name: value for name, value in os.environ.items() if name != diagnostics.ENVIRONMENT}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout + done.stderr == ""
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_an_error_whose_text_raises_is_contained() -> None:
+    """A boundary goes on in any case; the class may be that of a plugin."""
+
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise LookupError
+
+    contained("a test", Unprintable())
+    assert diagnostics.errors_contained == {"a test": 1}

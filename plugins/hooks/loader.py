@@ -14,6 +14,7 @@ import traceback
 from types import ModuleType
 from typing import Any
 
+from ...diagnostics import said
 from .plugin import HOOKS, InvalidPlugin, Plugin
 from .sources import PluginError, PluginSource, entry_point
 
@@ -146,7 +147,7 @@ def described(error: BaseException, path: str) -> str:
     place = next((frame for frame in reversed(frames) if path and frame.filename == path), None)
     if place is None and frames:
         place = frames[-1] if not path else None
-    text = " ".join(f"{kind}: {error}".split())[:500]
+    text = " ".join(f"{kind}: {said(error)}".split())[:500]
     if place is not None:
         return f"{place.filename}:{place.lineno}: {text}"
     return f"{path}: {text}" if path else text

@@ -18,6 +18,9 @@ REPLICA_NOT_AVAILABLE = facts.error_code("REPLICA_NOT_AVAILABLE")
 NONE = facts.error_code("NONE")
 NO_ID = UUID(int=0)
 DEFAULT_CONFIG, UNKNOWN_CONFIG = 5, 0  # DescribeConfigsResponse.ConfigSource
+SET_IN = {2: 1, 4: 4}
+"""Type of a resource -> the source of settings that are not defaults, as Java clients read version 0: a topic's own,
+and a broker's file. Java 1.1 fails at an unknown one."""
 
 
 # --- Metadata ----------------------------------------------------------------------------------------------------------
@@ -118,20 +121,19 @@ def _refuse_default_counts(fields: Fields, context: ConversionContext) -> None:
 # --- DescribeConfigs ---------------------------------------------------------------------------------------------------
 
 
-def _configs(fields: Fields) -> list[Fields]:
-    return [config for result in fields["results"] for config in result["configs"] or ()]
-
-
 @down("response", "DescribeConfigs", 1)
 def _source_to_is_default(fields: Fields, context: ConversionContext) -> None:
-    for config in _configs(fields):
-        config["is_default"] = config.pop("config_source") == DEFAULT_CONFIG
+    for result in fields["results"]:
+        for config in result["configs"] or ():
+            config["is_default"] = config.pop("config_source") == DEFAULT_CONFIG
 
 
 @up("response", "DescribeConfigs", 1)
 def _is_default_to_source(fields: Fields, context: ConversionContext) -> None:
-    for config in _configs(fields):
-        config["config_source"] = DEFAULT_CONFIG if config.pop("is_default") else UNKNOWN_CONFIG
+    for result in fields["results"]:
+        own = SET_IN.get(result["resource_type"], UNKNOWN_CONFIG)
+        for config in result["configs"] or ():
+            config["config_source"] = DEFAULT_CONFIG if config.pop("is_default") else own
 
 
 droppable("DescribeConfigs", "include_synonyms", "the broker does not send synonyms of settings")

@@ -20,7 +20,7 @@ from .message_format import ConversionError
 from .steps import ConversionContext, Unbridgeable, splitting, walk, why_droppable, why_impossible
 
 API_VERSIONS = facts.api_key("ApiVersions")
-PRODUCE = facts.api_key("Produce")
+PRODUCE, JOIN_GROUP = facts.api_key("Produce"), facts.api_key("JoinGroup")
 _HEAD = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
 
@@ -67,6 +67,8 @@ class Translator:
     offset_overrides: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     asked: bool = False
     """Whether the broker has answered an ApiVersions on the client's connection already: before a login it takes no second one."""
+    _offered: bool = False
+    """Whether the client has been told versions on this connection."""
 
     def request(self, frame: bytes) -> Translated | Answered | None:
         """What to do with a request; None: it and its response pass unchanged."""
@@ -80,6 +82,8 @@ class Translator:
             message = decoder.decode_request(frame)
         except DecodeError:
             return None  # a token, or damage: the broker answers it
+        if target is None and self._infers(message):
+            return Answered(b"", "the broker closes the connection, too")
         try:
             if key == API_VERSIONS and (target is None or self.asked):
                 why = "the proxy has asked the broker" if self.asked else "the broker has no ApiVersions"
@@ -91,6 +95,17 @@ class Translator:
         except (Unbridgeable, EncodeError, RecordsError) as fault:
             error = fault.error if isinstance(fault, Unbridgeable | ConversionError) else "UNSUPPORTED_VERSION"
             return refused(message, error, str(fault))
+
+    def _infers(self, message: Message) -> bool:
+        """Whether a client may conclude from any answer that the broker has groups, and then use them. kafka-python
+        before 3 does; of a broker that closes the connection it expects none."""
+        if JOIN_GROUP in self.served or self.shown is not None or self._offered:
+            return False
+        if message.api_key == API_VERSIONS and message.api_version > 0:
+            software = message.to_dict()
+            name, version = software.get("client_software_name"), software.get("client_software_version") or ""
+            self._offered = (name, version.partition(".")[0]) != ("kafka-python", "2")
+        return not self._offered
 
     def target(self, api_key: int, version: int) -> int | None:
         """The version that the broker gets; None if it has no such API. Unknown versions stay as they are."""

@@ -13,6 +13,8 @@ Ranges = Mapping[int, tuple[int, int]]
 API_VERSIONS = facts.api_key("ApiVersions")
 CURRENT = "2.1"
 """Current clients expect brokers of at least this release (Kafka 4.0's upgrade notes)."""
+NEEDED = {facts.api_key("JoinGroup"): 1}
+"""What clients of today need beyond the lowest versions of the newest brokers: kafka-go joins groups with 1 or 2."""
 _BETWEEN_BROKERS = frozenset({"WriteTxnMarkersRequest", "AlterPartitionRequest", "AllocateProducerIdsRequest"})
 
 
@@ -67,7 +69,8 @@ def shown(served: Ranges, face: str = "") -> dict[int, tuple[int, int]]:
             found[key] = ends
             continue
         most, today = needed.served(key), least.served(key)
-        found[key] = low, max(ends[1], min(high, max(most[1] if most else 0, today[0] if today else 0)))
+        wanted = (most[1] if most else 0, today[0] if today else 0, 0 if face else NEEDED.get(key, 0))
+        found[key] = low, max(ends[1], min(high, max(wanted)))
     if API_VERSIONS not in found:
         found[API_VERSIONS] = facts.api(API_VERSIONS).versions.low, 3
     return found

@@ -6,18 +6,21 @@ spoils no client's; where a connection needs TLS or a login, or the kernel bring
 its connection; it comes again, and by then it is known.
 
 A broker that has no ApiVersions shows that: 0.8 closes the connection (that is believed the second time: brokers close
-connections for other reasons, too), 0.9 never answers.
+connections for other reasons, too), 0.9 never answers. One that has answered ApiVersions before may just be stopping.
+So it is asked a third time, behind a request that releases before 4.0 answer: only 0.8 answers that and then closes.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...decoder import encode_request
 from ...decoder.connection import api_versions
 from ...decoder.reference import releases
+from ...decoder.schema import facts
 from ...plugins.versions.adapter import AdaptedRequest, Step, VersionAdapter
 from ..addressing.resolver import SocketAddress
 from ..interception.frame_editor import API_VERSIONS, framed
@@ -31,12 +34,16 @@ if TYPE_CHECKING:
 ANSWERED_WITHIN = 3_000_000_000
 """Nanoseconds for a broker to answer ApiVersions."""
 AGAIN_AFTER = 300_000_000
-"""Nanoseconds before a broker that has closed the connection is asked a second time."""
+"""Nanoseconds before a broker that has closed the connection is asked again."""
 CLOSES, IS_SILENT = "0.8.2", "0.9.0"
 """Which brokers close the connection at an ApiVersions request, and which do not answer it."""
 ASKING = api_versions.request(correlation_id=0, client_id="barnabas")
-ABOUT = AdaptedRequest(API_VERSIONS, 0, 0)
-"""The request that is sent on a client's connection, for the adapter."""
+LIST_OFFSETS = facts.api_key("ListOffsets")
+CONTROL = encode_request(LIST_OFFSETS, 0, {"replica_id": -1, "topics": []}, correlation_id=1, client_id="barnabas")
+"""What a running broker of 0.8 to 3.9 answers. It names no topic, so it costs nothing and creates none."""
+QUESTIONS: Sequence[Sequence[bytes]] = ((ASKING,), (ASKING,), (CONTROL, ASKING))
+"""What a broker is asked at its first connection, and after it has closed one and two. Kafka 4 closes at the control,
+so that comes last."""
 _LARGEST = 1 << 20
 
 
@@ -54,7 +61,7 @@ class ApiVersionsProbe:
         self._at = at
         self._sock: socket.socket | None = None
         self._received = bytearray()
-        self._refusals = 0
+        self._control: bool | None = None
         self.waiting: list[Callable[[], None]] = []
 
     def begin(self) -> None:
@@ -82,13 +89,15 @@ class ApiVersionsProbe:
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._over()
             return
+        asked = self._relay.version_negotiation.questions(self._broker)
         try:
-            sock.send(framed(ASKING))
+            sock.send(b"".join(map(framed, asked)))
         except BlockingIOError:
             return  # it does not stand yet
         except OSError:
             self._closed()
             return
+        self._control = False if CONTROL in asked else None
         self._relay.attend(sock.fileno(), self._readable)
 
     def _readable(self) -> None:
@@ -104,24 +113,26 @@ class ApiVersionsProbe:
             pass
         except OSError:
             ended = True
-        if len(received) > 8 and len(received) >= 4 + int.from_bytes(received[:4], "big"):
-            self._relay.version_negotiation.on_response(self._broker, bytes(received[4:]), 0)
-            self._over()
-        elif ended:
+        while len(received) > 8 and len(received) >= (end := 4 + int.from_bytes(received[:4], "big")):
+            if received[4:8] != CONTROL[4:8]:
+                self._relay.version_negotiation.on_response(self._broker, bytes(received[4:end]), 0)
+                self._over()
+                return
+            self._control = True
+            del received[:end]
+        if ended:
             self._closed()
 
     def _closed(self) -> None:
-        self._refusals += 1
-        if self._refusals == 1:
+        if self._relay.version_negotiation.closed_connection(self._broker, self._control):
+            self._over()
+        else:
             self._end()
             self._relay.timers.after(AGAIN_AFTER, self.begin)
-            return
-        self._relay.version_negotiation.assume(self._broker, CLOSES)
-        self._over()
 
     def _silent(self, sock: socket.socket) -> None:
         if self._sock is sock:
-            self._relay.version_negotiation.assume(self._broker, IS_SILENT)
+            self._relay.version_negotiation.assume(self._broker, IS_SILENT, bool(self._control))
             self._over()
 
     def _end(self) -> None:
@@ -145,6 +156,7 @@ class VersionsPending:
         self._negotiation = negotiation
         self._connection = connection
         self._then: Callable[[int], None] | None = None
+        self._control: bool | None = None
         self._aside = self._asks = False
 
     def wants(self, api_key: int, api_version: int) -> bool:
@@ -156,9 +168,9 @@ class VersionsPending:
     def response(self, asked: AdaptedRequest, frame: bytes) -> bytes:
         raise AssertionError("no request has gone on")
 
-    def begin(self, then: Callable[[int], None], api_key: int) -> bool:
+    def begin(self, then: Callable[[int], None], api_key: int) -> Sequence[bytes]:
         """Let the client's requests wait until the broker has answered; `then` goes on with the first, which is of that API.
-        Whether the broker is to be asked on this connection."""
+        What the broker is to be asked on this connection."""
         self._then = then
         self._asks = api_key == API_VERSIONS
         connection = self._connection
@@ -168,11 +180,16 @@ class VersionsPending:
         if possible(connection.relay):
             self._aside = True
             self._negotiation.probe(connection, self._go_on)
-            return False
+            return ()
         connection.relay.timers.after(ANSWERED_WITHIN, self._overdue)
-        return True
+        asked = self._negotiation.questions(connection.broker)
+        self._control = False if CONTROL in asked else None
+        return asked
 
     def response_before(self, asked: AdaptedRequest, place: int, frame: bytes) -> None:
+        if asked.api_key == LIST_OFFSETS:
+            self._control = True
+            return
         self._negotiation.on_response(self._connection.broker, frame, 0)
         self._go_on()
 
@@ -195,7 +212,7 @@ class VersionsPending:
         if self._then is None or self._connection.closed:
             return
         self._then = None
-        self._negotiation.assume(self._connection.broker, IS_SILENT)
+        self._negotiation.assume(self._connection.broker, IS_SILENT, bool(self._control))
         self._connection.close("fin")
 
     def ended(self) -> None:
@@ -203,7 +220,7 @@ class VersionsPending:
         if self._then is None or self._aside:
             return
         self._then = None
-        self._negotiation.closed_connection(self._connection.broker, CLOSES)
+        self._negotiation.closed_connection(self._connection.broker, self._control)
         self._connection.close("fin")
 
 

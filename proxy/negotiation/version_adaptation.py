@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...decoder import Exchange
+from ...decoder import Exchange, peek_request
 from ...diagnostics import contained
 from ...errors import BarnabasError
 from ...plugins.actions.fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
@@ -20,7 +20,7 @@ from ..interception.frame_editor import API_VERSIONS, HIGHEST_VERSION, KNOWN, fr
 from ..interception.interest.api_version_bitmap import api_version_bitmap
 from ..interception.rules import fault_executor
 from ..relay.correlation import REQUEST, Adaptation, InFlight
-from .api_versions_probe import ABOUT, ASKING, pending
+from .api_versions_probe import pending
 
 if TYPE_CHECKING:
     from ..relay.interfaces import ConnectionInterface, HalfConnectionInterface
@@ -75,8 +75,8 @@ def await_offers(connection: ConnectionInterface, api_key: int, then: Callable[[
     probe = pending(connection.adapter)
     if probe is None:
         return False
-    if probe.begin(then, api_key):
-        _send_own(connection, Adaptation(probe, ABOUT, before=0), ASKING, now)
+    for place, own in enumerate(probe.begin(then, api_key)):
+        _send_own(connection, Adaptation(probe, AdaptedRequest(*peek_request(own)), before=place), own, now)
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from ...plugins.versions.adapter import StackedAdapters, VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease, offers
 from ...plugins.versions.profile import Profile
 from ..events import Address, NotHonoured, OffersLearned
-from .api_versions_probe import IS_SILENT, ApiVersionsProbe, VersionsPending, offers_of, possible
+from .api_versions_probe import CLOSES, IS_SILENT, QUESTIONS, ApiVersionsProbe, VersionsPending, offers_of, possible
 from .version_adaptation import use_adapter
 
 if TYPE_CHECKING:
@@ -39,19 +39,25 @@ class VersionsConfig:
 
 @dataclass(slots=True)
 class BrokerVersions:
-    """What is known of one broker. `offers`: None: nothing; `answered`: it has answered ApiVersions itself, else they
-    are assumed; `standing`: how many connections to it stand; `outdated`: the next connection asks again; `ended`: it
-    has ended a connection since it was asked; `closed`: it closed the connection when it was asked last; `recheck_at`:
-    when to ask again, in monotonic seconds, 0: never; `probe`: the one under way."""
+    """What is known of one broker. `offers`: None: nothing; `assumed`: the release that they are assumed of, "": it has
+    answered ApiVersions itself; `standing`: how many connections to it stand; `outdated`: the next connection asks
+    again; `ended`: it has ended a connection since it was asked; `closed`: how often in a row it has closed the
+    connection when it was asked, at most 2; `recheck_at`: when to ask again, in monotonic seconds, 0: never; `probe`:
+    the one under way."""
 
     offers: Offers | None = None
-    answered: bool = False
+    assumed: str = ""
     standing: int = 0
     outdated: bool = False
     ended: bool = False
-    closed: bool = False
+    closed: int = 0
     recheck_at: float = 0.0
     probe: ApiVersionsProbe | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the broker has said what it offers."""
+        return self.offers is not None and not self.assumed
 
 
 class VersionNegotiation:
@@ -68,8 +74,11 @@ class VersionNegotiation:
     def begin(self, connection: ConnectionInterface) -> None:
         """A connection stands, and no byte of its client has been read."""
         known = self._brokers[connection.broker]
-        if not known.standing and known.answered and self._translate:  # it may have been replaced unnoticed
-            known.outdated = True
+        if not known.standing and known.offers is not None and self._translate:  # it may have been replaced unnoticed
+            if known.answered or (known.assumed == CLOSES and possible(self._relay)):
+                known.outdated = True
+            elif possible(self._relay):  # 0.9 would let every client that comes alone wait for 3 s
+                self.probe(connection, lambda: None)
         known.standing += 1
         adapter = self.make(connection)
         if adapter is not None:
@@ -118,7 +127,7 @@ class VersionNegotiation:
     def broker_ended(self, broker: Address) -> None:
         """A broker has ended a connection: another release may take its place, so the next connection asks."""
         known = self._brokers.get(broker)
-        if known is not None and known.answered and self._translate:
+        if known is not None and known.offers is not None and self._translate:
             known.outdated = known.ended = True
 
     def left(self, broker: Address) -> None:
@@ -188,7 +197,7 @@ class VersionNegotiation:
     def learned(self, broker: Address, found: Offers) -> None:
         """What a broker offers."""
         known = self._brokers[broker]
-        known.answered, known.closed, known.outdated, known.ended = True, False, False, False
+        known.assumed, known.closed, known.outdated, known.ended = "", 0, False, False
         # clients that never ask show no upgrade: the broker is asked again some time
         known.recheck_at = time.monotonic() + RECHECK_SECONDS if self._translate else 0.0
         if known.offers == found:
@@ -197,25 +206,33 @@ class VersionNegotiation:
         if self._emulated is not None and not self._translate:
             self.compare(self._emulated.profile, found)
 
-    def assume(self, broker: Address, release: str) -> None:
-        """A broker does not answer ApiVersions, like those of this release. What it has answered before holds, unless
-        it has ended a connection since and is silent now: a broker that closes connections may just be stopping."""
+    def assume(self, broker: Address, release: str, sure: bool = False) -> None:
+        """A broker does not answer ApiVersions, like those of this release. Unless that is `sure`, what it has answered
+        before holds, unless it has ended a connection since and is silent now: one that closes connections may just be
+        stopping."""
         if not self._translate:
             return
         known = self._brokers[broker]
         known.recheck_at = time.monotonic() + RECHECK_SECONDS
-        if not known.answered or (known.ended and release == IS_SILENT):
+        if sure or not known.answered or (known.ended and release == IS_SILENT):
             self._relay.emit_once(OffersLearned(broker, 0, release))
-            known.offers = offers_of(release)
-            known.answered = False
+            known.offers, known.assumed = offers_of(release), release
         known.outdated = False
 
-    def closed_connection(self, broker: Address, release: str) -> None:
-        """A broker has closed the connection when it was asked, as brokers of this release do."""
+    def questions(self, broker: Address) -> Sequence[bytes]:
+        """What to ask a broker on one connection."""
+        return QUESTIONS[self._brokers[broker].closed]
+
+    def closed_connection(self, broker: Address, control: bool | None) -> bool:
+        """A broker has closed the connection when it was asked; whether there is no more to ask. `control`: whether it
+        has answered the control before, None: it was not asked."""
         known = self._brokers[broker]
-        if known.closed:
-            self.assume(broker, release)
-        known.closed = not known.closed
+        known.closed = min(known.closed + 1, 2)
+        if control is None and (known.answered or known.closed < 2):
+            return False
+        known.closed = 0
+        self.assume(broker, CLOSES, bool(control))
+        return True
 
     def compare(self, profile: Profile, found: Offers) -> None:
         """Report what of a profile a broker does not serve."""

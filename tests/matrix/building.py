@@ -62,6 +62,22 @@ def python(name: str) -> Client:
     return Client(name, lambda: [sys.executable, str(PROGRAMS / name / "program.py")])
 
 
+def old_kafka_python(release: str) -> Client:
+    """A release before the one that the tests have, in a folder of its own beside its program."""
+
+    def build() -> list[str]:
+        folder = BUILT / f"kafka-python-{release}"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "kafka").exists():
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
+            step([*pip, f"kafka-python=={release}"], folder)
+        shutil.copy(PROGRAMS / "kafka-python" / "old.py", folder)
+        step([sys.executable, "-c", "import kafka"], folder)  # 1.4 fails from Python 3.12 on
+        return [sys.executable, str(folder / "old.py")]
+
+    return Client(f"kafka-python-{release}", build)
+
+
 def kcat() -> Client:
     def build() -> list[str]:
         needs("kcat")
@@ -136,6 +152,7 @@ CLIENTS = [
     cargo("rdkafka"),
     kcat(),
     python("kafka-python"),
+    *(old_kafka_python(release) for release in ("2.2.15", "2.0.6", "1.4.7")),
     python("aiokafka"),
     go("franz-go"),
     go("sarama"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,23 +19,27 @@ REASONS = {
     "api-versions-ignored": (
         "had offered no version", "kafka-go always requests settings, even without the proxy."
     ),
-    "closed-without-answer": ("(DescribeConfigs)", "The broker does not know that API."),
+    "closed-without-answer": (r"\(DescribeConfigs\)", "The broker does not know that API."),
     "api-versions-fallback": ("refused ApiVersions v", "The client retries the same version instead of version 0."),
     "unanswered-request": ("ApiVersions v", "Kafka 0.9 does not answer unknown requests."),
-    "closed-on-first-request": ("ApiVersions v", "Kafka 0.8 closes the connection on unknown requests."),
+    "closed-on-first-request": ("(ApiVersions|ListGroups) v", "Kafka 0.8 closes the connection on unknown requests."),
     "undecodable-frame": (
         "Metadata v11 response of broker",
         "Kafka 0.9 does not have that version and answers in version 0.",
     ),
+    "client-gives-up": (
+        "nor does it offer InitProducerId",
+        "Producers since Kafka 3.0 are idempotent by default, and need it.",
+    ),
     "corrupt-batch": ("format 2, but Produce v", "The client also does this without the proxy."),
 }
-"""By id of the finding: words that it must have, and why it is no fault of what stands between."""
+"""By id of the finding: a regular expression that its words match, and why it is no fault of what stands between."""
 
 
 def reason(finding: dict[str, Any]) -> str | None:
     """None where nobody has looked yet."""
     words, why = REASONS.get(finding["id"], ("", None))
-    return why if words in finding["seen"] else None
+    return why if re.search(words, finding["seen"]) else None
 
 
 def of(result: dict[str, Any]) -> Iterator[str]:

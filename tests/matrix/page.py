@@ -34,10 +34,11 @@ their versions.
 - **{LETTERS["transactions"]}** (transactions): produces in transactions, aborts one, consumes with read_committed; commits group offsets if the client can
 - **{LETTERS["admin"]}** (admin): creates a topic with a setting, describes it, and deletes it
 
-Letters mean correct results directly; after an arrow, with `--translate` ([translation](translation.md)), if that achieves more. A dash means that
-nothing worked, an empty cell that the pair was not tested. kcat creates no topics; kafka-go has no transactional producer, and Java before 0.11 has
-neither transactions nor an admin client. Translation cannot add what a broker lacks: groups before 0.9 (0.8.2 has no JoinGroup), topic creation by
-request before 0.10.1, topic settings and transactions before 0.11."""
+Letters mean correct results directly; after an arrow, with `--translate` ([translation](translation.md)), if that
+achieves more. A dash means that nothing worked, an empty cell that the pair was not tested. kcat creates no topics;
+kafka-go has no transactional producer, and Java before 0.11 has neither transactions nor an admin client. kafka-python
+before 3 is tried in groups and as an admin client only. Translation cannot add what a broker lacks: groups before 0.9
+(0.8.2 has no JoinGroup), topic creation by request before 0.10.1, topic settings and transactions before 0.11."""
 
 ON_TODAYS_JAVA = """ZooKeeper runs with `zookeeper.jmx.log4j.disable=true` (log4j's successor lacks a class that it loads) and `zookeeper.4lw.commands.whitelist=ruok`
 (needed since 3.5). Kafka up to 0.10.2 needs the jar of `javax.xml.bind`, which Java 11 removed. Kafka 2.2 and 2.3 do not start on Java 14 or newer:

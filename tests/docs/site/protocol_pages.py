@@ -73,7 +73,7 @@ def api(key: int, seen: list[tuple[str, str]]) -> str:
         parts += [f"## {section.title} {{: #{section.anchor}{excluded} }}", _raw(section.html)]
         if section.anchor == "clients" and seen:
             rows = [api_page.row(api_page.text(client), api_page.text(versions)) for client, versions in seen]
-            parts += ["Versions that clients used with brokers from 0.8.2 to 4.3 ([compatibility](../compatibility.md#versions)):",
+            parts += ["Versions that clients used with brokers from 0.8.2 to 4.4 ([compatibility](../compatibility.md#versions)):",
                       _raw(api_page.table(("client", "versions"), rows))]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 

@@ -228,6 +228,18 @@ def test_describe_configs_0_knows_only_defaults():
     assert [c["is_default"] for c in got["results"][0]["configs"]] == [True, False]
 
 
+def test_the_sources_of_settings_that_0_does_not_tell():
+    """As DescribeConfigsResponse has them in kafka-clients: Java 1.1 takes no unknown one."""
+    config = {"name": "a", "value": "1", "read_only": False, "is_sensitive": False}
+    configs = [config | {"is_default": True}, config | {"is_default": False}]
+    results = [
+        {"error_code": 0, "error_message": None, "resource_type": kind, "resource_name": "1", "configs": configs}
+        for kind in (2, 4, 8)
+    ]
+    got = Exchange("0.11.0", "DescribeConfigs", 1, {"resources": []}).answer({"results": results})
+    assert [[c["config_source"] for c in each["configs"]] for each in got["results"]] == [[5, 1], [5, 4], [5, 0]]
+
+
 # --- new clients -------------------------------------------------------------------------------------------------------
 
 
@@ -358,6 +370,8 @@ def test_no_version_is_offered_of_a_release_whose_other_apis_the_broker_lacks(na
     for key, (_, high) in version_ranges.shown(version_ranges.of_release(broker)).items():
         since = releases.since(key, high)
         most = (broker.served(key) or (0, -1))[1]
+        if (key, high) == (11, 1):  # kafka-go joins no group without it, and no client infers a release from it
+            continue
         if since is None or key == 18 or high <= max(most, (today.served(key) or (0, 0))[0]):
             continue
         if releases.release_order(since) >= (0, 10, 1):
@@ -383,6 +397,27 @@ def test_api_versions_is_answered_for_brokers_without_it():
     shown = listed(decoder.decode_response(found.frame, api_key=18, api_version=3).to_dict())
     assert shown["Produce"] == (0, 3) and shown["Metadata"] == (0, 1)
     assert shown["ApiVersions"] == (0, 3) and "JoinGroup" not in shown
+
+
+def test_clients_that_take_any_answer_for_groups_meet_0_8_as_it_is():
+    """kafka-python before 3 asks ApiVersions (0; from 2.1 on 4 first), then ListGroups 0: it takes answers for 0.10 and
+    0.9, a close for 0.8."""
+    adapter = TranslatingAdapter(served_by(releases.release("0.8.2").offered))
+    assert adapter.wants(18, 0) and adapter.wants(16, 0)
+    for api in ("ApiVersions", "ListGroups"):
+        assert isinstance(adapter.request(request(api, 0, {})), Close)
+    software = {"client_software_name": "kafka-python", "client_software_version": "2.2.15"}
+    assert isinstance(adapter.request(request("ApiVersions", 4, software)), Close)
+    software["client_software_version"] = "3.0.12"
+    assert isinstance(adapter.request(request("ApiVersions", 4, software)), Answer)
+    offered = translator("0.8.2")
+    for version in (3, 0):  # a client that falls back has been answered
+        answer = offered.request(request("ApiVersions", version, {}))
+        assert isinstance(answer, Answered) and not answer.refusal
+    refusal = offered.request(request("ListGroups", 0, {}))
+    assert isinstance(refusal, Answered) and refusal.frame
+    with_groups = translator("0.9.0").request(request("ApiVersions", 0, {}))
+    assert isinstance(with_groups, Answered) and with_groups.frame
 
 
 # --- as an adapter -----------------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rules import Rule, RuleError, parse_rules
 from barnabas.plugins.translation.translating_adapter import TranslatingAdapter
+from barnabas.plugins.versions.adapter import AdaptedRequest as Asked
 from barnabas.plugins.versions.emulated_release import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import ConnectionClosed, Event, NotHonoured, OffersLearned
-from barnabas.proxy.negotiation.api_versions_probe import ABOUT
 from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.relay.io.timers import Timers
@@ -41,7 +41,7 @@ class Kafka:
     """A broker of the newest release as far as ApiVersions goes; everything else it answers with `answer`."""
 
     def __init__(self, silent: bool = False, closes: bool = False) -> None:
-        self.silent, self.closes = silent, closes
+        self.silent, self.closes, self.stops = silent, closes, False
         self.release = NEWEST
         self.answer = b"ok"
         self.seen: list[tuple[int, int]] = []
@@ -50,6 +50,8 @@ class Kafka:
         while frame := wire.read_frame(sock):
             key, version, number = (int.from_bytes(frame[a:b], "big") for a, b in ((4, 6), (6, 8), (8, 12)))
             self.seen.append((key, version))
+            if self.stops:
+                return
             if key != API_VERSIONS:
                 sock.sendall(wire.response(number, self.answer))
             elif self.closes:
@@ -227,6 +229,67 @@ def test_a_broker_is_replaced_before_the_first_client_comes(testbed: Testbed) ->
     assert broker.seen == [(API_VERSIONS, 0), (API_VERSIONS, 0), (HEARTBEAT, 1)]
 
 
+@pytest.mark.parametrize("how", ["plain", "TLS"])
+def test_a_broker_is_replaced_by_one_that_closes(testbed: Testbed, tmp_path: Path, how: str) -> None:
+    """Kafka 0.8 answers what it knows, and closes at ApiVersions; a broker that stops answers nothing. The proxy asks
+    on connections of its own, behind TLS on those of clients, which then come again."""
+    options: dict[str, Any] = {"tls": TlsConfig(ca=tmp_path)} if how == "TLS" else {}
+    broker = Kafka()
+    broker.answer = bytes(6)  # of Heartbeat 1 and newer
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True), **options)
+
+    seen: list[Event] = []
+
+    def ask_once(frame: bytes) -> bytes:
+        """The answer on a connection of its own, when none stands."""
+        client = testbed.client(proxy.address)
+        if how == "TLS":
+            client = client_context(tmp_path / "ca.pem").wrap_socket(client, server_hostname="localhost")
+        with client:
+            answer = wire.ask_or_end(client, frame)
+        seen.append(next_event(proxy, Event))
+        while not isinstance(seen[-1], ConnectionClosed):
+            seen.append(next_event(proxy, Event))
+        return answer
+
+    beat, beaten = heartbeat(2), wire.response(9, broker.answer)
+    metadata, answered = wire.request(METADATA, 0, 1), wire.response(1, broker.answer)
+    assert ask_once(beat) == beaten
+    broker.stops = True
+    assert [ask_once(beat) for _ in range(3)] == [b""] * 3
+    broker.stops = False
+    assert ask_once(beat) == beaten and broker.seen[-1] == (HEARTBEAT, 2)
+    broker.closes = True
+    lost = 3 if how == "TLS" else 0
+    assert [ask_once(metadata) for _ in range(lost + 1)] == [b""] * lost + [answered]
+    assert [event.release for event in seen if isinstance(event, OffersLearned)] == ["0.8.2"]
+    if how == "TLS":  # what 0.8 offers holds until a connection ends
+        broker.stops = True
+        assert ask_once(metadata) == b""
+    broker.closes = broker.stops = False
+    assert ask_once(beat) == beaten and broker.seen[-1] == (HEARTBEAT, 2)
+
+
+def test_a_silent_broker_is_asked_again_beside_the_next_client(testbed: Testbed) -> None:
+    """Lone clients of 0.9 would each wait for 3 s otherwise. Another release's range is used when it has answered."""
+    broker = Kafka(silent=True)
+    proxy = testbed.proxy(testbed.broker(broker).address, versions=VersionsConfig(translate=True))
+    metadata = wire.request(METADATA, 0, 1)
+    for _ in range(2):  # the first one waits for 3 s
+        with testbed.client(proxy.address) as client:
+            assert wire.ask(client, metadata) == wire.response(1, b"ok")
+        next_event(proxy, ConnectionClosed)
+    until(lambda: broker.seen.count((API_VERSIONS, 0)) == 2)
+    broker.silent, broker.answer = False, bytes(6)
+
+    def answered() -> bool:
+        with testbed.client(proxy.address) as client:
+            return wire.ask_or_end(client, heartbeat(2)) == wire.response(9, broker.answer)
+
+    until(answered)
+    assert broker.seen[-1] == (HEARTBEAT, 2)
+
+
 @pytest.mark.parametrize("possible", [True, False], ids=["aside", "on the client's connection"])
 def test_a_broker_that_only_stops_is_not_taken_for_an_old_one(possible: bool) -> None:
     """It ends connections, and those on which it is asked, too: what it has answered before holds."""
@@ -238,8 +301,8 @@ def test_a_broker_that_only_stops_is_not_taken_for_an_old_one(possible: bool) ->
     first: Any = AdaptedRequest(relay)
     negotiation.begin(first)
     negotiation.broker_ended(("kafka", 9092))
-    for _ in range(4):
-        negotiation.closed_connection(("kafka", 9092), "0.8.2")
+    for control in (None, None, False, None):
+        negotiation.closed_connection(("kafka", 9092), control)
     assert relay.events == []
     connection: Any = AdaptedRequest(relay)
     negotiation.begin(connection)
@@ -361,5 +424,5 @@ def test_behind_a_login_the_client_asks_itself(end: str, lost: int, release: str
     assert connection.adapter.begin(went.append, API_VERSIONS)
     ranges = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in NEWEST.offered.items()]
     answer = decoder.encode_response(API_VERSIONS, 0, {"api_keys": ranges}, correlation_id=1)
-    connection.adapter.response_before(ABOUT, 0, answer)
+    connection.adapter.response_before(Asked(API_VERSIONS, 0, 0), 0, answer)
     assert len(went) == 1 and isinstance(connection.adapter, TranslatingAdapter) and connection.request.waits == 0

@@ -100,13 +100,15 @@ def start_cluster(
     advertised: Mapping[str, Sequence[int]] | None = None,
     jars: Path | None = None,
     options: Sequence[str] | None = None,
+    fixed: Mapping[str, int] | None = None,
 ) -> Cluster:
     """Start ``nodes`` brokers and wait until they answer.
 
     ``config`` adds to or replaces the broker settings; ``listeners`` are further ones, name to
     security protocol; ``advertised``: the port of such a listener that clients get, node by node. The first
     ``controllers`` nodes are controllers, too; ``jars``: another release than that of ``make broker``, from 3.9 on;
-    ``options`` of the JVMs stand instead of the archive of classes. Raises BrokerFailed.
+    ``options`` of the JVMs stand instead of the archive of classes; ``fixed``: the ports of some listeners of node 1,
+    instead of any ("": of its own). Raises BrokerFailed.
     """
     release = KafkaJars(jars or jar_directory())
     if options is None:
@@ -116,6 +118,11 @@ def start_cluster(
     quorum, ports = ports[:controllers], ports[controllers:]
     further = [dict(zip(more, ports[nodes + len(more) * number :])) for number in range(nodes)]
     ports = ports[:nodes]
+    for name, port in (fixed or {}).items():
+        if name:
+            further[0][name] = port
+        else:
+            ports[0] = port
     cluster_id = kafka_id()
     voters = ",".join(f"{n}@{HOST}:{at}:{kafka_id()}" for n, at in enumerate(quorum, start=1))
     root = data_folder("barnabas-kafka-")

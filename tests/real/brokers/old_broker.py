@@ -15,7 +15,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class OldBroker:
     address: tuple[str, int]
     directory: Path
     jars: Path
+    keeper: str
+    """ZooKeeper's `host:port`."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
     @property
@@ -116,18 +118,22 @@ def jar_directory(release: str) -> Path:
 
 
 def start_old(
-    release: str = OLDEST, jars: Path | None = None, config: Mapping[str, object] | None = None, port: int | None = None
+    release: str = OLDEST,
+    jars: Path | None = None,
+    config: Mapping[str, object] | None = None,
+    port: int | None = None,
+    options: Sequence[str] = (),
 ) -> OldBroker:
     """Start ZooKeeper and a broker of `release`, and wait until it is known. Topics make themselves.
 
     `jars`: a folder with them, instead of what `make broker` fetched; `config` adds to the broker's settings;
-    `port`: the broker's, instead of any.
+    `port`: the broker's, instead of any; `options` of the broker's JVM.
     """
     jars = jars or jar_directory(release)
     keeper, any_port = free_ports(2)
     port = port or any_port
     root = data_folder("barnabas-old-kafka-")
-    broker = OldBroker(release, (HOST, port), root, jars)
+    broker = OldBroker(release, (HOST, port), root, jars, f"{HOST}:{keeper}")
     settings: dict[str, object] = {
         "broker.id": 1,
         # `listeners` came with 0.9, and has been the only one since 3.0
@@ -135,7 +141,7 @@ def start_old(
         "listeners": f"PLAINTEXT://{HOST}:{port}",
         "host.name": HOST,
         "advertised.host.name": HOST,
-        "zookeeper.connect": f"{HOST}:{keeper}",
+        "zookeeper.connect": broker.keeper,
         # 6 s otherwise: a JVM that a busy machine holds up for longer loses its topics' leaders for a while. The most that
         # ZooKeeper grants.
         "zookeeper.session.timeout.ms": 60_000,
@@ -159,7 +165,7 @@ def start_old(
         broker.run("keeper", "org.apache.zookeeper.server.ZooKeeperServerMain", str(keeper), str(data))
         while broker.wait("keeper", _answer(keeper, b"ruok", 4) == b"imok", deadline):
             pass
-        broker.run("broker", "kafka.Kafka", str(properties))
+        broker.run("broker", *options, "kafka.Kafka", str(properties))
         metadata = struct.pack(">hhihi", 3, 0, 1, -1, 0)  # v0, no client id, all topics
         asking = struct.pack(">i", len(metadata)) + metadata
         # It answers before its controller knows it: Metadata without brokers, and a topic made then has no leaders, and

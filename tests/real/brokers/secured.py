@@ -118,14 +118,20 @@ def start_secured(folder: Path) -> Iterator[Secured]:
     for listener in ("login", "tlslogin", "short"):
         config |= {f"listener.name.{listener}.{name}.sasl.jaas.config": jaas for name, jaas in JAAS.items()}
     with start_cluster(2, config, LISTENERS) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-            for done in admin.alter_user_scram_credentials([user]).values():
-                done.result(PATIENCE)
+        admin = add_scram_users(cluster.bootstrap)
         for done in admin.create_topics([NewTopic("t", 4, 2)]).values():
             done.result(PATIENCE)
         yield Secured(cluster, folder, ca, make(folder, "client", (), ca))
+
+
+def add_scram_users(bootstrap: str) -> AdminClient:
+    """Let `USER` log in with SCRAM."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        user = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+        for done in admin.alter_user_scram_credentials([user]).values():
+            done.result(PATIENCE)
+    return admin
 
 
 def _keystore(of: Certificate, ca: Certificate) -> Path:

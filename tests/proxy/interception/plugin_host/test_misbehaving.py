@@ -11,7 +11,7 @@ from barnabas import decoder
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig, ProxyError
 from barnabas.proxy.control import Control, ControlConfig
-from barnabas.proxy.events import PluginDisabled, PluginFault, show
+from barnabas.proxy.events import PluginDisabled, PluginFault, PluginSaid, show
 from barnabas.proxy.interception.plugin_host import PluginsConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -138,6 +138,32 @@ def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Stage, hook: str
         client.sock.recv(1 << 16)
     fault = stage.wait_for(PluginFault)
     assert (fault.plugin, fault.hook) == ("Hangs", hook.partition("(")[0])
+
+
+@pytest.mark.parametrize("hook", ["request(self, message, ctx)", "exchange(self, exchange, ctx)"])
+@pytest.mark.parametrize(("text", "said"), [("1 / 0", "(no text: ZeroDivisionError)"), (r"'\udc80'", r"\udc80")])
+def test_an_error_whose_text_cannot_be_had_or_printed(stage: Stage, hook: str, text: str, said: str) -> None:
+    """It is a fault like any other, and the hooks of other plugins run."""
+    stage.load(
+        f"""
+        class Unprintable(Exception):
+            def __str__(self):
+                return {text}
+        class Wrong:
+            apis = {{"Heartbeat"}}
+            def {hook}:
+                raise Unprintable
+        class Other:
+            apis = {{"Heartbeat"}}
+            def {hook}:
+                ctx.log("called")
+        """
+    )
+    assert stage.client().ask()
+    fault = stage.wait_for(PluginFault)
+    assert (fault.plugin, fault.hook) == ("Wrong", hook.partition("(")[0])
+    assert fault.reason.endswith(f"plugin.py:8: Unprintable: {said}")
+    assert stage.wait_for(PluginSaid).text.endswith("called")
 
 
 def test_an_error_that_quotes_a_secret_of_the_message(stage: Stage) -> None:
