@@ -427,6 +427,15 @@ class FetchErrorLoop(FetchDetector):
             "the client asks a broker that has no replica: its Metadata is stale, or the address leads to the wrong broker",
     }  # fmt: skip
 
+    NEWER = (
+        "it is not the client's fault, which has asked Metadata since and gets the old epoch: the leader has been "
+        "given a newer epoch that the "
+        "brokers do not show. Elect the partition's leader anew or restart its broker, look at the controller's log, "
+        "and upgrade the brokers (Kafka "
+        "before 2.4: KAFKA-9212, in a reassignment)"
+    )
+    """For FENCED_LEADER_EPOCH of an epoch that Metadata still shows."""
+
     def setup(self) -> None:
         self._streaks: BoundedDict[tuple[ClientIdentity, Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
@@ -444,11 +453,14 @@ class FetchErrorLoop(FetchDetector):
             if answer.error in DENIED:
                 continue  # reported by another detector
             if answer.error and answer.error != OUT_OF_RANGE:
-                self._failed(conn, fetched.exchange, answer.place, answer.error)
+                at = fetched.positions.get(answer.place)
+                self._failed(conn, fetched.exchange, answer.place, answer.error, at.epoch if at is not None else -1)
             elif not answer.error and self._streaks:
                 self._streaks.pop((conn.identity, answer.place), None)
 
-    def _failed(self, conn: ClientConnection, exchange: Exchange, place: Place, error_code: int) -> None:
+    def _failed(
+        self, conn: ClientConnection, exchange: Exchange, place: Place, error_code: int, epoch: int = -1
+    ) -> None:
         key, at_ns = (conn.identity, place), exchange.response_time_ns or 0
         streak = self._streaks.get(key)
         if streak is None or streak.error != error_code:
@@ -466,6 +478,7 @@ class FetchErrorLoop(FetchDetector):
         new = partition not in case.partitions
         error = facts.error_name(error_code)
         leader = named_leader(conn, topic, partition)
+        known = conn.cluster.leaders.get(place)
         finding = self.report(
             case_key,
             exchange,
@@ -475,7 +488,12 @@ class FetchErrorLoop(FetchDetector):
             topic=topic,
             error=error,
         )
-        case.leader = leader.text if leader.named is not Named.NOBODY else ""
+        case.leader = leader.text if leader.named is not Named.NOBODY and error in self.LED else ""
+        if error == "FENCED_LEADER_EPOCH":
+            asked_since = conn.cluster.told_ns.get(topic, 0) > streak.first_ns
+            shown = known is not None and known.epoch == epoch >= 0 and asked_since
+            case.leader = f"Metadata, asked since, still has the epoch of these requests ({epoch})" if shown else ""
+            finding.remedy = self.NEWER if shown else self.REMEDIES[error]
         if new:
             finding.count += streak.count - 1
             case.partitions.add(partition)
@@ -490,7 +508,7 @@ class FetchErrorLoop(FetchDetector):
             finding.seen = (
                 f"{case.conn.where} refuses fetches of {where} by {case.conn.who} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
-                + (f"; {case.leader}" if case.leader and finding.about["error"] in self.LED else "")
+                + (f"; {case.leader}" if case.leader else "")
             )
 
 

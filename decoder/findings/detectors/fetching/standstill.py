@@ -201,6 +201,8 @@ class _Empty:
     offset: int
     since_ns: int
     count: int = 0
+    waited: bool = False
+    """Whether the broker took its time for one of them, as for reading remote storage."""
 
 
 class NothingThoughBehind(FetchDetector):
@@ -210,7 +212,9 @@ class NothingThoughBehind(FetchDetector):
     why = (
         "a broker that has records from fetch_offset on returns at least one batch (KIP-74), unless a quota or max_bytes keeps it from that; "
         "neither is so here. So the consumer stands still while its lag grows. Either the broker cannot read this part of its log (in Apache "
-        "Kafka, remote storage that does not answer in time, KIP-405), or a product reports a high watermark that it cannot serve."
+        "Kafka, remote storage that does not answer in time, KIP-405, or a remote segment without this offset, "
+        "KAFKA-15388), or a product "
+        "reports a high watermark that it cannot serve."
     )
     remedy = (
         "look for read errors in the broker's log at that time (disk, remote storage: remote.fetch.max.wait.ms); report it to the vendor of a "
@@ -220,6 +224,8 @@ class NothingThoughBehind(FetchDetector):
     COUNT = 10
     LASTING_NS = 30 * SECOND
     """A single empty answer is a race; remote storage takes a second or two."""
+    AT_ONCE_NS = 5 * SECOND
+    """The same for a broker that does not wait for anything: it answers long before max_wait_ms is over."""
 
     def setup(self) -> None:
         self._empty: BoundedDict[int, BoundedDict[Place, _Empty]] = BoundedDict(4096)
@@ -242,7 +248,10 @@ class NothingThoughBehind(FetchDetector):
             if case is None or case.offset != offset:
                 case = known[answer.place] = _Empty(offset, fetched.time_ns)
             case.count += 1
-            if case.count >= self.COUNT and fetched.time_ns - case.since_ns >= self.LASTING_NS:
+            took_ns = fetched.time_ns - (fetched.exchange.request_time_ns or 0)
+            case.waited |= took_ns > fetched.max_wait_ms * 500_000
+            lasting_ns = self.LASTING_NS if case.waited else self.AT_ONCE_NS
+            if case.count >= self.COUNT and fetched.time_ns - case.since_ns >= lasting_ns:
                 self._stuck(conn, fetched, answer, case)
 
     @staticmethod

@@ -9,10 +9,11 @@ import pytest
 from barnabas.decoder.findings import Finding, Severity
 from traffic.conversations import Conversations
 
-from .stories import admin, brokers, clients, connections, fetching, groups, healthy, producing, versions
+from .stories import admin, brokers, clients, connections, fetching, groups, healthy, producing, products, versions
 from .stories.telling import Story
 
-STORIES = [story for area in (connections, versions, producing, fetching, groups, admin, brokers, clients) for story in area.STORIES]
+AREAS = (connections, versions, producing, fetching, groups, admin, brokers, products, clients)
+STORIES = [story for area in AREAS for story in area.STORIES]
 NAMED = [story for story in STORIES if story.named]
 OPEN = [story for story in STORIES if not story.named]
 
