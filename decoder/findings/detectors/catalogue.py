@@ -17,7 +17,7 @@ from .cluster import (
     throttling,
     unexplained,
 )
-from .fetching import cut_short, fetching, lagging, replicas, sessions, standstill
+from .fetching import cut_short, fetching, lagging, log_ends, replicas, sessions, standstill
 from .groups import assignments, commits, coordinators, lost_offsets, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
@@ -73,6 +73,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     misrouted.MisroutedClient,
     misrouted.RebootstrapIgnored,
     misrouted.ClustersMixed,
+    misrouted.AddressOfSeveralBrokers,
     protocols.TlsOnPlaintextPort,
     protocols.PlaintextOnTlsPort,
     protocols.TlsHandshakeFailed,
@@ -147,6 +148,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     fetching.BatchOverFetchLimit,
     standstill.SameRecordsAgain,
     standstill.NothingThoughBehind,
+    log_ends.LogEndBack,
     lagging.GrowingLag,
     lagging.StalledByTransaction,
     replicas.ReadReplicaBouncing,

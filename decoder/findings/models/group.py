@@ -79,8 +79,8 @@ class Member:
     Times are nanoseconds since the epoch, 0 for never; timeouts are milliseconds as the member or its coordinator
     sent them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `heartbeat_every_ns`: the shortest time
     between two heartbeats. `stable_ns`: when a SyncGroup or Heartbeat last showed no rebalance. `assignment`: None as
-    long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it subscribes
-    to, None if unknown.
+    long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it
+    subscribes to, None if unknown.
     """
 
     def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:

@@ -12,7 +12,7 @@ from ...engine.counters import BoundedDict, RateCounter
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, some, times
 from ...engine.traffic import ClientConnection, ClientIdentity
-from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
+from ...models.fetch import FETCH, Bounds, FetchDetector, FetchExchange, LogBounds, PartitionData, Place
 from ...models.group_calls import offsets_answered
 from ...models.leaders import Named, named_leader
 from ..security.authorization import DENIED
@@ -79,15 +79,6 @@ class EmptyFetchLoop(FetchDetector):
 
     def closed(self, conn: ClientConnection) -> None:
         self._paces.pop(conn.number, None)
-
-
-@dataclass(slots=True)
-class _Bounds:
-    """The log start and high watermark of a partition, as `broker` answered them last."""
-
-    start: int = -1
-    end: int = -1
-    broker: str = ""
 
 
 @dataclass(slots=True)
@@ -213,7 +204,7 @@ class OffsetOutOfRange(FetchDetector):
     EARLIEST, LATEST = -2, -1
 
     def setup(self) -> None:
-        self._bounds: BoundedDict[Place, _Bounds] = BoundedDict(20_000)
+        self._bounds = self.traffic.model(LogBounds).known
         self._committed: BoundedDict[tuple[ClientIdentity, Place], int] = BoundedDict(20_000)
         """Offsets that OffsetFetch answered, until the client fetched from the partition."""
         self._open: BoundedDict[tuple[ClientIdentity, Place], _OutOfRange] = BoundedDict(2000)
@@ -237,8 +228,6 @@ class OffsetOutOfRange(FetchDetector):
                 continue
             if answer.error:
                 continue
-            bounds = self._bounds.of(answer.place, _Bounds)
-            bounds.start, bounds.end, bounds.broker = answer.log_start, answer.high_watermark, conn.broker
             if self._committed:
                 self._committed.pop(key, None)
             if self._open and key in self._open:
@@ -251,7 +240,7 @@ class OffsetOutOfRange(FetchDetector):
 
     def _refused(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
         key = conn.identity, answer.place
-        case, known = self._open.get(key), self._bounds.get(answer.place) or _Bounds()
+        case, known = self._open.get(key), self._bounds.get(answer.place) or Bounds()
         if case is None:
             case = self._open[key] = _OutOfRange(conn, fetched.offset(answer.place), fetched.time_ns)
             case.start, case.end = known.start, known.end

@@ -201,8 +201,6 @@ class _Empty:
     offset: int
     since_ns: int
     count: int = 0
-    waited: bool = False
-    """Whether the broker took its time for one of them, as for reading remote storage."""
 
 
 class NothingThoughBehind(FetchDetector):
@@ -224,8 +222,6 @@ class NothingThoughBehind(FetchDetector):
     COUNT = 10
     LASTING_NS = 30 * SECOND
     """A single empty answer is a race; remote storage takes a second or two."""
-    AT_ONCE_NS = 5 * SECOND
-    """The same for a broker that does not wait for anything: it answers long before max_wait_ms is over."""
 
     def setup(self) -> None:
         self._empty: BoundedDict[int, BoundedDict[Place, _Empty]] = BoundedDict(4096)
@@ -248,10 +244,7 @@ class NothingThoughBehind(FetchDetector):
             if case is None or case.offset != offset:
                 case = known[answer.place] = _Empty(offset, fetched.time_ns)
             case.count += 1
-            took_ns = fetched.time_ns - (fetched.exchange.request_time_ns or 0)
-            case.waited |= took_ns > fetched.max_wait_ms * 500_000
-            lasting_ns = self.LASTING_NS if case.waited else self.AT_ONCE_NS
-            if case.count >= self.COUNT and fetched.time_ns - case.since_ns >= lasting_ns:
+            if case.count >= self.COUNT and fetched.time_ns - case.since_ns >= self.LASTING_NS:
                 self._stuck(conn, fetched, answer, case)
 
     @staticmethod

@@ -38,10 +38,15 @@ from .groups import (
 )
 from .producing import commit_without_the_offsets, sequence_that_overflows
 from .products import (
+    balancer_in_front_of_brokers,
     deletion_refused_for_the_cluster,
+    end_of_a_new_leader,
+    end_that_is_the_last_record,
+    epoch_of_now_for_the_earliest_record,
     epoch_that_metadata_does_not_show,
     generations_of_one_member,
     leader_that_one_broker_hears_of_later,
+    names_within_kubernetes,
     segment_without_the_offset,
     time_without_a_timestamp,
 )
@@ -485,6 +490,26 @@ def time_with_its_timestamp() -> Conversations:
     return time_without_a_timestamp(NOW_MS)
 
 
+def broker_that_was_away_once() -> Conversations:
+    return balancer_in_front_of_brokers(turns=1)
+
+
+def epoch_of_the_earliest_record() -> Conversations:
+    return epoch_of_now_for_the_earliest_record(epoch=3)
+
+
+def end_that_is_the_next_offset() -> Conversations:
+    return end_that_is_the_last_record(end=42)
+
+
+def monitor_within_kubernetes() -> Conversations:
+    return names_within_kubernetes("10.8.0.12:9092")
+
+
+def log_that_was_truncated() -> Conversations:
+    return end_of_a_new_leader(after=90)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
@@ -498,5 +523,6 @@ TWINS = (
     metadata_asked_for_by_a_client_that_waits, fetches_that_two_stops_of_a_broker_end, records_below_the_last_stable_offset,
     leader_that_leads_in_the_end, aborted_records_that_are_left_out, members_that_are_waited_for,
     epoch_that_metadata_shows, leader_that_one_broker_hears_of_later, topic_that_is_not_there_to_be_deleted,
-    log_that_is_read_to_its_end, time_with_its_timestamp,
+    log_that_is_read_to_its_end, time_with_its_timestamp, broker_that_was_away_once, epoch_of_the_earliest_record,
+    end_that_is_the_next_offset, log_that_was_truncated, monitor_within_kubernetes,
 )  # fmt: skip

@@ -179,9 +179,9 @@ def segment_without_the_offset(end: int = 5) -> Conversations:
     conn = talk.meet()
     talk.metadata(conn, [topic()], version=12)
     talk.fetch(conn, 0, batch(0, 1), end, version=11, took=0.05)
-    for _ in range(40):
+    for _ in range(80):
         talk.fetch(conn, 1, b"", end, version=11, took=0.01 if end > 1 else 0.5)
-        talk.wait(0.2)
+        talk.wait(0.5)
     talk.close(conn)
     return talk
 
@@ -236,6 +236,156 @@ def commits_that_are_forgotten() -> Conversations:
         taken = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": 0}]}]}
         talk.ask(conn, "OffsetCommit", 7, commit, taken)
         talk.ask(conn, "LeaveGroup", 1, {"group_id": "g", "member_id": name}, {})
+        talk.close(conn)
+        talk.wait(5)
+    return talk
+
+
+def offsets(talk: Talk, conn: Connection, timestamp: int, version: int, **found: int) -> None:
+    """ListOffsets of orders-0."""
+    asked = [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+    body = {"replica_id": -1, "topics": asked}
+    answer = {"partition_index": 0, "timestamp": -1} | found
+    talk.ask(conn, "ListOffsets", version, body, {"topics": [{"name": "orders", "partitions": [answer]}]})
+
+
+def epoch_of_now_for_the_earliest_record(epoch: int = 7) -> Conversations:
+    talk = Talk("kgo", "v1.20.0", release="3.8", client_id="rpk")
+    known = topic()
+    known["partitions"][0]["leader_epoch"] = 7
+    for _ in range(3):
+        conn = talk.meet()
+        talk.metadata(conn, [known], version=12)
+        offsets(talk, conn, -2, 5, offset=0, leader_epoch=epoch)
+        talk.fetch(conn, 0, batch(0, 5, partition_leader_epoch=3), 5, version=11, took=0.01, epoch=7)
+        talk.fetch(conn, 5, b"", 5, version=11, epoch=7)
+        talk.close(conn)
+        talk.wait(5)
+    return talk
+
+
+def coordinators_that_are_left_out() -> Conversations:
+    talk = java("3.0.0", release="3.0", client_id="consumer-g-1")
+    conn = talk.meet()
+    talk.metadata(conn, [topic()], version=11)
+    for _ in range(20):
+        talk.ask(conn, "FindCoordinator", 4, {"coordinator_keys": ["g"], "key_type": 0}, {"coordinators": []})
+        talk.wait(0.1)
+    talk.close(conn)
+    return talk
+
+
+def balancer_in_front_of_brokers(turns: int = 12) -> Conversations:
+    """Every second connection to broker 2's address reaches another broker; once, if there is one turn."""
+    talk = librdkafka("1.4.4", release="2.4", client_id="rdkafka", broker="125.198.212.97:9093", tls=True)
+    nodes = ((1, "125.198.212.97", 9093), (2, "125.198.212.98", 9093))
+    boot = talk.meet()
+    known = topic(leader=2, nodes=(2, 1))
+    talk.metadata(boot, [known], nodes, 4)
+    sent = 0
+    good = talk.meet("125.198.212.98:9093")
+    for _ in range(turns):
+        for _ in range(5):
+            talk.produce(good, batch(sent, 3), base=sent)
+            sent += 3
+            talk.wait(0.2)
+        talk.close(good, by="broker")
+        bad = talk.meet("125.198.212.98:9093")
+        for _ in range(4):
+            talk.produce(bad, batch(sent, 3), error=6, base=sent)
+            talk.metadata(boot, [known], nodes, 4)
+            talk.wait(0.3)
+        talk.close(bad, by="broker")
+        good = talk.meet("125.198.212.98:9093")
+    for at in range(5):
+        talk.produce(good, batch(sent + 3 * at, 3), base=sent + 3 * at)
+        talk.wait(0.2)
+    talk.close(good)
+    talk.close(boot)
+    return talk
+
+
+def gap_of_offsets() -> Conversations:
+    talk = java("2.8.0", release="2.0", client_id="consumer-console-1")
+    conn = talk.meet(version=2)
+    talk.metadata(conn, [topic()], version=5)
+    for _ in range(120):
+        talk.fetch(conn, 95719032467224513, b"", 115088081102569472, version=8, took=0.5)
+    talk.close(conn)
+    return talk
+
+
+def end_that_is_the_last_record(end: int = 41) -> Conversations:
+    talk = java("2.6.0", release="2.0", client_id="consumer-1")
+    for _ in range(4):
+        conn = talk.meet(version=2)
+        talk.metadata(conn, [topic()], version=5)
+        offsets(talk, conn, -1, 2, offset=end)
+        if end < 42:
+            talk.fetch(conn, 41, batch(41, 1, timestamp=NOW_MS - 3_600_000), 42, version=8, took=0.01)
+        talk.fetch(conn, 42, b"", 42, version=8)
+        talk.close(conn)
+        talk.wait(30)
+    return talk
+
+
+def end_of_a_new_leader(end: int = 90, after: int = 100) -> Conversations:
+    """A leader moves; the log may have been truncated, so that a Fetch `after` does not show the old end again."""
+    talk = java("2.0.0", release="2.0", client_id="consumer-g-1")
+    conn = talk.meet(version=2)
+    talk.metadata(conn, [topic(nodes=(1, 2))], TWO, version=5)
+    for at in range(0, 99, 3):
+        talk.fetch(conn, at, batch(at), 100, version=8, took=0.01)
+    talk.close(conn, by="broker")
+    talk.wait(1)
+    other = talk.meet("10.0.0.2:9092", version=2)
+    talk.metadata(other, [topic(leader=2, nodes=(2,))], TWO, version=5)
+    offsets(talk, other, -1, 2, offset=end)
+    for _ in range(5):
+        talk.fetch(other, after, b"", after, version=8)
+    talk.close(other)
+    return talk
+
+
+def names_within_kubernetes(broker: str = "35.222.161.140:31090") -> Conversations:
+    talk = librdkafka("1.0.0", release="2.1", client_id="rdkafka", broker=broker)
+    nodes = tuple((n, f"wfp-q-kafka-{n}.wfp-q-kafka-headless.wfp", 9092) for n in range(3))
+    conn = talk.meet()
+    for _ in range(10):
+        talk.metadata(conn, [topic("topic1", leader=0, nodes=(0,))], nodes, 4)
+        talk.wait(1)
+    talk.close(conn)
+    return talk
+
+
+def connections_that_are_dropped_while_idle() -> Conversations:
+    talk = java("2.5.0", release="1.0", client_id="producer-1", broker="10.0.0.1:9093", tls=True)
+    sent = 0
+    for _ in range(3):
+        conn = talk.meet(version=2)
+        talk.metadata(conn, [topic()], ((1, "10.0.0.1", 9093),), 5)
+        for _ in range(3):
+            talk.produce(conn, batch(sent), version=5, base=sent)
+            sent += 3
+            talk.wait(1)
+        talk.wait(3600)
+        data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch(sent)}]}]
+        talk.pipelined(conn, ("Produce", 5, {"acks": -1, "timeout_ms": 30000, "topic_data": data}))
+        talk.wait(30)
+        talk.close(conn)
+        talk.wait(0.05)
+    return talk
+
+
+def more_partitions_than_the_service_allows() -> Conversations:
+    talk = Talk("kgo", "v1.16.1", release="3.6", client_id="redpanda-console")
+    three = tuple((n, f"10.0.0.{n + 1}", 9092) for n in range(3))
+    for _ in range(2):
+        conn = talk.meet()
+        talk.metadata(conn, [], three, asked=[], version=9)
+        new = {"name": "big", "num_partitions": 5000, "replication_factor": 3}
+        refused = {"name": "big", "error_code": 37, "error_message": None}
+        talk.ask(conn, "CreateTopics", 5, {"topics": [new], "timeout_ms": 15000}, {"topics": [refused]})
         talk.close(conn)
         talk.wait(5)
     return talk
@@ -326,5 +476,66 @@ STORIES = (
         "the broker forgets commits",
         commits_that_are_forgotten, frozenset({"committed-offset-lost"}),
         (r"after it accepted offset 5", r"another product"),
+    ),
+    Story(
+        f"{GITHUB}/redpanda-data/redpanda/pull/30100", "franz-go in rpk", "Redpanda 25",
+        "ListOffsets for the earliest offset: 0 with leader epoch 7; the record at 0 has epoch 3",
+        "Kafka answers the epoch of the record: the broker's fault; groups that commit it do not go on",
+        epoch_of_now_for_the_earliest_record, frozenset({"impossible-answer"}),
+        (r"leader epoch 3 at offset 0; ListOffsets answered that offset with epoch 7",),
+    ),
+    Story(
+        f"{GITHUB}/apache/kafka/pull/11300", "Java 3.0", "Kafka 3.0 before the fix",
+        "FindCoordinator v4 is answered without the group and without an error, again and again",
+        "the answer lacks the key (KAFKA-13260): the broker's fault",
+        coordinators_that_are_left_out, frozenset({"impossible-answer"}), (r"coordinators lacks 'g'",),
+    ),
+    Story(
+        f"{GITHUB}/confluentinc/librdkafka/issues/3277", "librdkafka 1.4", "Kafka 2.4 behind software load balancers",
+        "NOT_LEADER_OR_FOLLOWER from the leader's address on some connections, success on others",
+        "the address leads to several brokers",
+        balancer_in_front_of_brokers, frozenset({"address-of-several-brokers"}),
+        (r"on some connections", r"load balancer", r"advertised\.listeners"),
+    ),
+    Story(
+        f"{GITHUB}/streamnative/kop/issues/765", "Java's console consumer", "KoP 2.8",
+        "Fetch at an offset in a gap: nothing, for ever; the high watermark is far beyond it",
+        "the product has no record there and does not go on to the next one",
+        gap_of_offsets, frozenset({"fetch-returns-nothing"}),
+        (r"offset 95719032467224513", r"a product reports a high watermark"),
+    ),
+    Story(
+        f"{GITHUB}/streamnative/kop/issues/276", "Java 2.6", "KoP 2.7",
+        "ListOffsets for the latest offset: 41; Fetch at 41 has a record each time, and the high watermark is 42",
+        "the product answers the offset of the last record, where Kafka answers that of the next",
+        end_that_is_the_last_record, frozenset({"log-end-back"}),
+        (r"41 as the end of orders-0", r"42", r"offset of the last record instead"),
+    ),
+    Story(
+        f"{GITHUB}/apache/kafka/pull/5991", "Java 2.0", "Kafka 2.0 when the leader moves",
+        "the high watermark is 100; the new leader answers ListOffsets with 90, then Fetch with 100",
+        "the new leader's high watermark lags (KIP-207, Kafka 2.2)",
+        end_of_a_new_leader, frozenset({"log-end-back"}), (r"90 as the end", r"100", r"KIP-207"),
+    ),
+    Story(
+        f"{GITHUB}/helm/charts/issues/11867", "kcat", "Kafka on GKE behind a load balancer",
+        "bootstrap at a public address; Metadata names wfp-q-kafka-0.wfp-q-kafka-headless.wfp:9092",
+        "these names resolve within the cluster only: advertised.listeners",
+        names_within_kubernetes, frozenset({"unreachable-advertised-address"}),
+        (r"headless\.wfp", r"within a Kubernetes cluster", r"advertised\.listeners"),
+    ),
+    Story(
+        f"{GITHUB}/Azure/azure-event-hubs-for-kafka/issues/108", "Java 2.5 in Spring", "Azure Event Hubs",
+        "Produce after an hour of silence is not answered for 30 s; a new connection works",
+        "the load balancer has dropped the idle connection: connections.max.idle.ms",
+        connections_that_are_dropped_while_idle, frozenset({"unanswered-request"}),
+        (r"60 min without traffic", r"load balancer", r"connections\.max\.idle\.ms"),
+    ),
+    Story(
+        f"{GITHUB}/redpanda-data/redpanda/issues/17213", "franz-go in Redpanda Console", "Redpanda Cloud",
+        "CreateTopics with 5000 partitions: INVALID_PARTITIONS without a message",
+        "the service limits partitions",
+        more_partitions_than_the_service_allows, frozenset({"topic-creation-refused"}),
+        (r"5,000 partitions", r"limit partitions"),
     ),
 )  # fmt: skip
