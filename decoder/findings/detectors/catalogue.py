@@ -97,6 +97,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     rebalances.SlowRebalance,
     assignments.AssignmentSkew,
     assignments.IdleMembers,
+    assignments.PartitionOfTwoMembers,
     coordinators.CoordinatorTrouble,
     coordinators.TransactionCoordinatorTrouble,
     coordinators.CoordinatorMoved,

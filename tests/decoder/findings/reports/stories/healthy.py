@@ -47,8 +47,11 @@ from .products import (
     generations_of_one_member,
     leader_that_one_broker_hears_of_later,
     names_within_kubernetes,
+    partition_given_twice,
+    request_with_two_sizes,
     segment_without_the_offset,
     time_without_a_timestamp,
+    unknown_error_when_the_leader_moves,
 )
 from .telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
 
@@ -506,6 +509,18 @@ def monitor_within_kubernetes() -> Conversations:
     return names_within_kubernetes("10.8.0.12:9092")
 
 
+def partition_that_changes_hands() -> Conversations:
+    return partition_given_twice(revoked=True)
+
+
+def request_with_one_size() -> Conversations:
+    return request_with_two_sizes(sizes=1)
+
+
+def leader_that_moves_once() -> Conversations:
+    return unknown_error_when_the_leader_moves(error=6)
+
+
 def log_that_was_truncated() -> Conversations:
     return end_of_a_new_leader(after=90)
 
@@ -524,5 +539,6 @@ TWINS = (
     leader_that_leads_in_the_end, aborted_records_that_are_left_out, members_that_are_waited_for,
     epoch_that_metadata_shows, leader_that_one_broker_hears_of_later, topic_that_is_not_there_to_be_deleted,
     log_that_is_read_to_its_end, time_with_its_timestamp, broker_that_was_away_once, epoch_of_the_earliest_record,
-    end_that_is_the_next_offset, log_that_was_truncated, monitor_within_kubernetes,
+    end_that_is_the_next_offset, log_that_was_truncated, monitor_within_kubernetes, partition_that_changes_hands,
+    request_with_one_size, leader_that_moves_once,
 )  # fmt: skip

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.decoder import Connection
+import uuid
+
+from barnabas.decoder import Connection, encode_request, encode_response
+from barnabas.decoder.schema import facts
 from harness.wire import with_size
 from traffic.conversations import Conversations
 
@@ -391,6 +394,102 @@ def more_partitions_than_the_service_allows() -> Conversations:
     return talk
 
 
+def request_with_two_sizes(sizes: int = 2) -> Conversations:
+    talk = Talk("kgo", "v1.20.0", release="3.9", client_id="kgo", client="10.0.0.9")
+    for turn in range(4):
+        conn = talk.meet()
+        if sizes == 1:
+            talk.fetch(conn, turn, batch(turn, 1), turn + 1, version=11, took=0.01)
+            talk.close(conn)
+            talk.wait(60)
+            continue
+        asked = {"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}
+        body = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20, "topics": [asked]}
+        request = encode_request(facts.api_key("Fetch"), 11, body, correlation_id=7, client_id="kgo")
+        talk.sent(conn, with_size(with_size(request)))
+        talk.wait(0.002)
+        talk.close(conn, by="broker")
+        talk.wait(0.3)
+    return talk
+
+
+def partition_given_twice(revoked: bool = False) -> Conversations:
+    """A second member gets the partitions of the first, which keeps them, or has `revoked` half of them before."""
+    one = Talk("librdkafka", "2.4.0", release="3.7", client_id="m1")
+    two = Talk("librdkafka", "2.4.0", release="3.7", client_id="m2", client="10.0.0.6")
+    two.inspector, two._number = one.inspector, 500
+    orders = topic(partitions=2) | {"topic_id": uuid.UUID(int=5)}
+
+    def beat(talk: Talk, conn: Connection, member: str, epoch: int, now: int, given: list[int] | None) -> None:
+        body = {"group_id": "g", "member_id": member, "member_epoch": epoch, "rebalance_timeout_ms": 300000}
+        if epoch == 0:
+            body["subscribed_topic_names"], body["topic_partitions"] = ["orders"], []
+        answer = {"member_id": member, "member_epoch": now, "heartbeat_interval_ms": 5000}
+        if given is not None:
+            answer["assignment"] = {"topic_partitions": [{"topic_id": orders["topic_id"], "partitions": given}]}
+        talk.ask(conn, "ConsumerGroupHeartbeat", 0, body, answer)
+
+    first = one.meet()
+    one.metadata(first, [orders], version=12)
+    beat(one, first, "m1", 0, 1, [0, 1])
+    two.now = one.now
+    second = two.meet()
+    two.metadata(second, [orders], version=12)
+    if revoked:
+        beat(two, second, "m2", 0, 2, [])
+        one.now = two.now
+        beat(one, first, "m1", 1, 1, [0])
+        beat(one, first, "m1", 1, 2, None)
+        two.now = one.now
+    beat(two, second, "m2", 2 if revoked else 0, 2, [1] if revoked else [0, 1])
+    for at in range(10):
+        one.fetch(first, at * 3, batch(at * 3), 1000, version=11, took=0.1)
+        beat(one, first, "m1", 2 if revoked else 1, 2 if revoked else 1, None)
+        two.now = one.now
+        beat(two, second, "m2", 2, 2, None)
+        one.now = two.now
+        one.wait(5)
+    one.close(first)
+    two.close(second)
+    return one
+
+
+def unknown_error_when_the_leader_moves(error: int = -1) -> Conversations:
+    talk = java("2.8.0", release="2.4", client_id="producer-1")
+    conn = talk.meet()
+    talk.metadata(conn, [topic(nodes=(1, 2))], TWO, 7)
+    for at in range(3):
+        talk.produce(conn, batch(at * 3), base=at * 3)
+    talk.produce(conn, batch(9), error=error)
+    moved = topic(leader=2, nodes=(1, 2))
+    moved["partitions"][0]["leader_epoch"] = 5
+    talk.metadata(conn, [moved], TWO, 7)
+    other = talk.meet("10.0.0.2:9092")
+    talk.produce(other, batch(12), base=9)
+    talk.close(conn)
+    talk.close(other)
+    return talk
+
+
+def partitions_with_an_int_too_many() -> Conversations:
+    talk = java("3.9.1", release="3.9", client_id="console-producer")
+    for _ in range(4):
+        conn = talk.meet()
+        talk.metadata(conn, [topic()], version=12)
+        data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch()}]}]
+        body = {"transactional_id": None, "acks": -1, "timeout_ms": 30000, "topic_data": data}
+        (number,) = talk.pipelined(conn, ("Produce", 9, body))
+        part = {"index": 0, "base_offset": 0, "log_append_time_ms": -1, "log_start_offset": 0}
+        answer = {"responses": [{"name": "orders", "partition_responses": [part]}]}
+        frame = encode_response(facts.api_key("Produce"), 9, answer, correlation_id=number)
+        end = frame.index(b"\xff" * 8 + bytes(8)) + 16
+        talk.received(conn, with_size(frame[:end] + bytes(4) + frame[end:]), 0.002)
+        talk.wait(0.01)
+        talk.close(conn)
+        talk.wait(0.1)
+    return talk
+
+
 GITHUB = "https://github.com"
 STORIES = (
     Story(
@@ -537,5 +636,33 @@ STORIES = (
         "the service limits partitions",
         more_partitions_than_the_service_allows, frozenset({"topic-creation-refused"}),
         (r"5,000 partitions", r"limit partitions"),
+    ),
+    Story(
+        f"{GITHUB}/KafScale/platform/pull/157", "franz-go", "KafScale's proxy before its brokers",
+        "Fetch requests with their size in front of them twice: FIN",
+        "the proxy puts a size in front of a message that has one",
+        request_with_two_sizes, frozenset({"wrong-frame-size"}),
+        (r"Fetch v11 request", r"twice", r"the proxy that sends"),
+    ),
+    Story(
+        f"{GITHUB}/KafScale/platform/pull/31", "Java 3.9", "KafScale",
+        "Produce v9 is answered with four bytes too many in each partition",
+        "the layout of the answer is wrong: the broker's fault",
+        partitions_with_an_int_too_many, frozenset({"surplus-bytes"}),
+        (r"Produce v9 response", r"wrong layout", r"4 extra bytes"),
+    ),
+    Story(
+        f"{GITHUB}/apache/kafka/pull/15212", "librdkafka 2.4, group.protocol=consumer", "Kafka 3.7 in preview",
+        "a member gets partitions that another one has and is not told to give up",
+        "both read them: the broker's fault (KAFKA-16147)",
+        partition_given_twice, frozenset({"partition-of-two-members"}),
+        (r"orders-0, orders-1", r"member m1", r"KAFKA-16147"),
+    ),
+    Story(
+        f"{GITHUB}/redpanda-data/redpanda/pull/2044", "Java 2.8", "Redpanda 21.7",
+        "Produce: UNKNOWN_SERVER_ERROR once; Metadata names another leader right after",
+        "Kafka answers NOT_LEADER_OR_FOLLOWER, and the producer goes to the new leader: the broker's fault",
+        unknown_error_when_the_leader_moves, frozenset({"produce-refused"}),
+        (r"UNKNOWN_SERVER_ERROR", r"another leader, broker 2", r"NOT_LEADER_OR_FOLLOWER"),
     ),
 )  # fmt: skip
