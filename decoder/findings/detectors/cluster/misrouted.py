@@ -233,15 +233,13 @@ class AddressOfSeveralBrokers(Detector):
     title = "one address leads to several brokers: some connections reach a partition's leader, others do not"
     why = (
         "a connection reaches one broker for as long as it lasts. Here the partition's leader answers on some "
-        "connections to this address, and "
-        "another broker on others, while Metadata names the same leader all the time: a load balancer, proxy, DNS "
-        "name or Kubernetes service stands "
-        "for several brokers. Requests for leaders and coordinators then succeed by chance."
+        "connections to this address, and another broker on others, while Metadata names the same leader all the "
+        "time: a load balancer, proxy, DNS name or Kubernetes service stands for several brokers. Requests for "
+        "leaders and coordinators then succeed by chance."
     )
     remedy = (
         "give each broker an address of its own in advertised.listeners (one listener, port or service per broker), "
-        "and balance the bootstrap "
-        "address only"
+        "and balance the bootstrap address only"
     )
     explains = ("produce-leader-retries", "fetch-error-loop", "metadata-ignored", "connection-churn")
     apis = facts.api_key_set("Produce", "Fetch")
@@ -256,15 +254,12 @@ class AddressOfSeveralBrokers(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        now = exchange.response_time_ns or 0
         for subject, code in answers_of(exchange):
             if code in (0, _NOT_LEADER) and len(subject) > 1 and isinstance(subject[-1], int):
-                self._answered(conn, exchange, (subject_text(exchange, subject[:-1]), subject[-1]), not code, now)
+                self._answered(conn, exchange, (subject_text(exchange, subject[:-1]), subject[-1]), not code)
 
-    def _answered(
-        self, conn: ClientConnection, exchange: Exchange, place: tuple[str, int], leads: bool, now: int
-    ) -> None:
-        key = conn.broker, f"{place[0]}-{place[1]}"
+    def _answered(self, conn: ClientConnection, exchange: Exchange, place: tuple[str, int], leads: bool) -> None:
+        key, now = (conn.broker, f"{place[0]}-{place[1]}"), exchange.response_time_ns or 0
         turns = self._turns.get(key)
         if turns is None or (turns.number == conn.number and turns.leads != leads):  # the leader moved
             turns = self._turns[key] = _Turns(conn.number, leads, now)
@@ -281,8 +276,7 @@ class AddressOfSeveralBrokers(Detector):
             finding.count = turns.refused.count
             finding.seen = (
                 f"{conn.where} leads {key[1]} by Metadata, and served it on some connections, but refused "
-                f"{exchange.api} of {conn.who} with "
-                f"NOT_LEADER_OR_FOLLOWER on others ({times(turns.refused.count)} in "
-                f"{duration(turns.refused.span_ns)}; it changed "
-                f"{times(turns.changes)} from one connection to the next)"
+                f"{exchange.api} of {conn.who} with NOT_LEADER_OR_FOLLOWER on others ({times(turns.refused.count)} "
+                f"in {duration(turns.refused.span_ns)}; it changed {times(turns.changes)} from one connection to the "
+                "next)"
             )

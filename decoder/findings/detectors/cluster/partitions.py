@@ -252,10 +252,9 @@ class LeaderEpochsDiffer(Detector):
     title = "one broker's Metadata shows older leaders than another's, and goes on to"
     why = (
         "the leader epoch of a partition only rises, so the lower one is out of date. Brokers learn of leaders from "
-        "the controller, within "
-        "milliseconds; one that has lost it, or is stuck, shows what it knew. Clients that ask both brokers go back "
-        "and forth between two leaders, "
-        "and the old one refuses them (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH)."
+        "the controller, within milliseconds; one that has lost it, or is stuck, shows what it knew. Clients that "
+        "ask both brokers go back and forth between two leaders, and the old one refuses them "
+        "(NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH)."
     )
     explains = ("fetch-error-loop", "produce-leader-retries", "metadata-ignored", "metadata-storm", "unexplained-error")
     apis = frozenset({METADATA})
@@ -298,22 +297,15 @@ class LeaderEpochsDiffer(Detector):
             return
         where = older.conn.where
         finding = self.report(
-            (broker, topic),
-            older.waiting[-1],
-            None,
+            (broker, topic), older.waiting[-1], None,
             f"it is not the client's fault: look at the log of {where} and at its connection to the controller at that "
             "time, and restart it; a proxy must not answer Metadata from what it remembers",
-            facts=older.conn.facts,
-            topic=topic,
-            partition=partition,
-            epoch=older.leader.epoch,
-            newest_epoch=newest.epoch,
-        )
+            facts=older.conn.facts, topic=topic, partition=partition, epoch=older.leader.epoch,
+        )  # fmt: skip
         finding.count = older.seen.count
         finding.seen = (
             f"{where} showed {_led(older.leader)} {times(older.seen.count)} in {duration(older.seen.span_ns)} for "
-            f"{topic}-{partition}, while "
-            f"{newest.broker} showed {_led(newest)}"
+            f"{topic}-{partition}, while {newest.broker} showed {_led(newest)}"
         )
 
 

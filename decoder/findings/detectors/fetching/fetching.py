@@ -418,10 +418,8 @@ class FetchErrorLoop(FetchDetector):
 
     NEWER = (
         "it is not the client's fault, which has asked Metadata since and gets the old epoch: the leader has been "
-        "given a newer epoch that the "
-        "brokers do not show. Elect the partition's leader anew or restart its broker, look at the controller's log, "
-        "and upgrade the brokers (Kafka "
-        "before 2.4: KAFKA-9212, in a reassignment)"
+        "given a newer epoch that the brokers do not show. Elect the partition's leader anew or restart its broker, "
+        "look at the controller's log, and upgrade the brokers (Kafka before 2.4: KAFKA-9212, in a reassignment)"
     )
     """For FENCED_LEADER_EPOCH of an epoch that Metadata still shows."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....schema import facts
@@ -11,22 +11,19 @@ from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import times
 from ...engine.traffic import ClientConnection
-from ...models.fetch import LogBounds, Place, from_follower
+from ...models.fetch import Bounds, LogBounds, Place, from_follower
 
 _LATEST = -1
 
 
-@dataclass(slots=True)
-class _Below:
-    """Answers below the high watermark `known` that `broker` had shown: the last one, and how many a later Fetch
-    refuted."""
+class _Below(NamedTuple):
+    """An answer below the high watermark `known` that `broker` had shown, which a later Fetch may refute."""
 
     conn: ClientConnection
     exchange: Exchange
     offset: int
     known: int
     broker: str
-    count: int = 0
 
 
 class LogEndBack(Detector):
@@ -41,84 +38,66 @@ class LogEndBack(Detector):
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         asked, answered = exchange.request_view, exchange.response_view
-        if exchange.state is not State.PAIRED or exchange.api_version < 1 or asked is None or answered is None:
-            return
-        if not self._bounds or from_follower(asked):
+        if not self._bounds or exchange.state is not State.PAIRED or asked is None or answered is None:
             return
         fields = asked.to_dict()
-        if fields.get("isolation_level", 0):
+        if exchange.api_version < 1 or fields.get("isolation_level", 0) or from_follower(asked):
             return
-        ends = {
-            (topic["name"], part["partition_index"])
-            for topic in fields["topics"]
-            for part in topic["partitions"]
-            if part["timestamp"] == _LATEST
-        }
+        asked_for = ((t["name"], p) for t in fields["topics"] for p in t["partitions"])
+        times_asked = {(name, p["partition_index"]): p["timestamp"] for name, p in asked_for}
         for topic in answered.to_dict()["topics"]:
             for part in topic["partitions"]:
                 place = topic["name"], part["partition_index"]
-                if place in ends and not part["error_code"]:
+                if times_asked.get(place) == _LATEST and not part["error_code"]:
                     self._listed(conn, exchange, place, part["offset"])
 
     def _listed(self, conn: ClientConnection, exchange: Exchange, place: Place, offset: int) -> None:
-        bounds = self._bounds.get(place)
-        key = conn.broker, place
-        if (below := self._below.get(key)) is not None:
-            self._refuted(below, place)
-        if bounds is None or offset >= bounds.end or bounds.time_ns >= (exchange.request_time_ns or 0):
-            return
-        if self.traffic.clusters.of(bounds.broker) is not conn.cluster:
-            return  # another cluster has a topic of this name
-        if below is None:
-            self._below[key] = _Below(conn, exchange, offset, bounds.end, bounds.broker)
-        else:
-            below.conn, below.exchange, below.offset, below.known = conn, exchange, offset, bounds.end
+        self._refuted((conn.broker, place))
+        bounds = self._of(conn, place)
+        if bounds is not None and offset < bounds.end and bounds.time_ns < (exchange.request_time_ns or 0):
+            self._below[conn.broker, place] = _Below(conn, exchange, offset, bounds.end, bounds.broker)
 
-    def _refuted(self, below: _Below, place: Place) -> None:
-        """A later Fetch shows at least the old end: the log was neither truncated nor made anew."""
+    def _of(self, conn: ClientConnection, place: Place) -> Bounds | None:
+        """What Fetch shows of a log, unless another cluster has a topic of this name."""
         bounds = self._bounds.get(place)
-        answered_ns = below.exchange.response_time_ns or 0
-        if bounds is None or self.traffic.clusters.of(bounds.broker) is not below.conn.cluster:
+        return bounds if bounds is not None and self.traffic.clusters.of(bounds.broker) is conn.cluster else None
+
+    def _refuted(self, key: tuple[str, Place]) -> None:
+        """A later Fetch shows at least the old end: the log was neither truncated nor made anew."""
+        below = self._below.get(key)
+        if below is None or (bounds := self._of(below.conn, key[1])) is None:
             return
-        if below.known >= 0 and bounds.time_ns > answered_ns and bounds.end >= below.known:
-            below.count += 1
-            self._report(below, place)
-            below.known = -1
+        if bounds.time_ns > (below.exchange.response_time_ns or 0) and bounds.end >= below.known:
+            del self._below[key]
+            self._report(below, key[1])
 
     def finish(self, now_ns: int) -> None:
-        for (_, place), below in self._below.items():
-            self._refuted(below, place)
+        for key in list(self._below):
+            self._refuted(key)
 
     def _report(self, below: _Below, place: Place) -> None:
-        conn, known = below.conn, below.known
-        moved = below.broker != conn.broker
-        short = below.known - below.offset
-        if moved:
-            why = (
-                "the high watermark of a new leader lags until its followers have fetched from it. Brokers before "
-                "Kafka 2.2 answer "
-                "ListOffsets with it nevertheless (newer ones refuse with OFFSET_NOT_AVAILABLE, KIP-207): a consumer "
-                "that begins at the "
-                "end reads records again, and lag is reported too low."
-            )
-            remedy = "upgrade the brokers to 2.2 or newer, and the clients, so that they send ListOffsets v5 or newer"
-        else:
-            why = (
-                "the latest offset is that of the next record, the high watermark, which never falls while a broker "
-                "leads the partition. "
-                + ("This broker answers the offset of the last record instead: " if short == 1 else "This broker "
-                 "contradicts itself: ")
-                + "consumers that begin at the end read records again, and lag is wrong."
-            )
-            remedy = "report it to the developers of the broker, or of the product that answers in its place"
+        conn, moved, name = below.conn, below.broker != below.conn.broker, f"{place[0]}-{place[1]}"
+        one_short = below.known - below.offset == 1
+        short = "answers the offset of the last record instead" if one_short else "contradicts itself"
         finding = self.report(
-            (conn.broker, place), below.exchange, why, remedy, facts=conn.facts_of(below.exchange), topic=place[0],
-            partition=place[1], offset=below.offset, high_watermark=known,
+            (conn.broker, place), below.exchange,
+            "the high watermark of a new leader lags until its followers have fetched from it. Brokers before Kafka "
+            "2.2 answer "
+            "ListOffsets with it nevertheless (newer ones refuse with OFFSET_NOT_AVAILABLE, KIP-207): a consumer that "
+            "begins at "
+            "the end reads records again, and lag is reported too low." if moved else
+            "the latest offset is that of the next record, the high watermark, which never falls while a broker leads "
+            "the "
+            f"partition. This broker {short}: consumers that begin at the end read records again, and lag is wrong.",
+            "upgrade the brokers to 2.2 or newer, and the clients, so that they send ListOffsets v5 or "
+            "newer" if moved else
+            "report it to the developers of the broker, or of the product that answers in its place",
+            facts=conn.facts_of(below.exchange), topic=place[0], partition=place[1], offset=below.offset,
         )  # fmt: skip
-        before = f"{below.broker} had shown" if moved else "it had shown"
         finding.severity = Severity.MEDIUM if moved or finding.count > 1 else Severity.LOW
         finding.seen = (
-            f"{conn.where} answered ListOffsets of {conn.who} with {below.offset} as the end of "
-            f"{place[0]}-{place[1]}, though {before} a high "
-            f"watermark of {known} before, and a Fetch showed that again afterwards ({times(finding.count)})"
+            f"{conn.where} answered ListOffsets of {conn.who} with {below.offset} as the end of {name}, though "
+            f"{below.broker if moved else 'it'} had shown a high watermark of {below.known} before, and a Fetch "
+            f"showed that "
+            f"again afterwards ({times(finding.count)})"
         )

@@ -161,15 +161,13 @@ class PartitionOfTwoMembers(GroupDetector):
     severity = Severity.HIGH
     title = "a coordinator gives a partition to a member while another one still has it (group.protocol=consumer)"
     why = (
-        "the coordinator assigns partitions itself here (KIP-848): it takes one from a member, waits until the member "
-        "confirms that, and only "
-        "then gives it to another. Both members read its records now, so the application processes them twice, and "
-        "each commits over the other."
+        "the coordinator assigns partitions itself here (KIP-848): it takes one from a member, waits until the "
+        "member confirms that, and only then gives it to another. Both members read its records now, so the "
+        "application processes them twice, and each commits over the other."
     )
     remedy = (
         "it is the broker's fault: upgrade it (Apache Kafka: KAFKA-16147, January 2024), or report it to its "
-        "developers; "
-        "until then, restart the member that got the partition first, or use group.protocol=classic"
+        "developers; until then, restart the member that got the partition first, or use group.protocol=classic"
     )
     apis = facts.api_key_set("ConsumerGroupHeartbeat")
 
@@ -196,13 +194,8 @@ class PartitionOfTwoMembers(GroupDetector):
         if not shared:
             del self._given[group, member.member_id]
         elif call.answered_ns - cause.answered_ns >= self.AFTER_NS:
-            finding = self.report(
-                (group, member.member_id),
-                cause.exchange,
-                facts=cause.conn.facts,
-                group=group.id,
-                member=later.member_id,
-            )
+            key, who = (group, member.member_id), later.member_id
+            finding = self.report(key, cause.exchange, facts=cause.conn.facts, group=group.id, member=who)
             finding.seen = (
                 f"{cause.conn.where} gave {some(shared)} of group {group.id!r} to {later.who}, though {member.who} "
                 f"has not been told to give "

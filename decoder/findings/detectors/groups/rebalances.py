@@ -199,6 +199,13 @@ class NotWaitedFor(GroupDetector):
     id = "members-not-waited-for"
     severity = Severity.HIGH
     title = "a coordinator forms generations without members that it has just shown to be in the group"
+    why = (
+        "a coordinator that begins a rebalance tells every member so (REBALANCE_IN_PROGRESS) and waits for all of "
+        "them, at "
+        "most for the longest rebalance timeout. This one goes on without them, and each member that joins throws out "
+        "the others."
+    )
+    remedy = "report it to the developers of the broker, or of the product that answers in its place"
     explains = ("unknown-member", "rebalance-storm", "stale-commit", "commit-failed", "missed-heartbeats")
     apis = facts.api_key_set("JoinGroup")
 
@@ -221,28 +228,17 @@ class NotWaitedFor(GroupDetector):
         if count < self.TIMES:
             return
         member = dropped[0]
-        old = call.exchange.api_version == 0
-        finding = self.report(
-            group, call.exchange,
-            "a coordinator that begins a rebalance tells every member so (REBALANCE_IN_PROGRESS) and waits for all of "
-            "them, at most for the "
-            "longest rebalance timeout. This one goes on without them: each member that joins throws out the others, "
-            "which join again. "
-            + ("JoinGroup v0 has no rebalance timeout: Apache Kafka takes the session timeout instead, and a product "
-             "that takes none does not wait."
-               if old else "Apache Kafka does not do so."),
-            "report it to the developers of the broker, or of the product that answers in its place"
-            + ("; meanwhile, use a client with JoinGroup v1 or newer (KIP-62)" if old else "; meanwhile, run one "
-             "member per group"),
-            group=group.id, member=member.member_id,
-        )  # fmt: skip
+        why, remedy = self.why, self.remedy
+        if call.exchange.api_version == 0:
+            why += " JoinGroup v0 has no rebalance timeout: Kafka takes the session timeout, others may take none."
+            remedy += "; meanwhile, use a client with JoinGroup v1 or newer (KIP-62)"
+        finding = self.report(group, call.exchange, why, remedy, group=group.id, member=member.member_id)
         finding.count = count
         finding.seen = (
             f"{call.conn.where} formed generation {call.answer['generation_id']} of group {group.id!r} without "
-            f"{member.who}, though it had "
-            f"shown that member to be in the group {duration(now - member.stable_ns)} before, and its rebalance "
-            f"timeout is "
-            f"{duration(member.rebalance_timeout_ms * 1e6)}; so it did {times(count)}"
+            f"{member.who}, though it had shown that member to be in the group {duration(now - member.stable_ns)} "
+            f"before, and its rebalance timeout is {duration(member.rebalance_timeout_ms * 1e6)}; so it did "
+            f"{times(count)}"
         )
 
     def _due(self, member: Member, now: int) -> bool:

@@ -482,15 +482,13 @@ class WrongFrameSize(Detector):
             exchange,
             "the receiver takes the second size for an API key and version, which no client has sent, and closes the "
             "connection.",
-            "report it to the developers of the client, or of the proxy that sends the request in its place: it puts "
-            "a size in front of a "
-            "message that has one",
+            "report it to the developers of the client, or of the proxy that sends the request in its place: it "
+            "puts a size in front of a message that has one",
             size=len(inner),
         )
         finding.seen = (
             f"{api} v{int.from_bytes(inner[2:4], 'big')} request of {conn.who} to {conn.where} has its size "
-            f"({len(inner)}) in front of it "
-            f"twice ({times(finding.count)})"
+            f"({len(inner)}) in front of it twice ({times(finding.count)})"
         )
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:

@@ -373,7 +373,7 @@ class Refused(ProduceDetector):
     def finish(self, now_ns: int) -> None:
         for key, (conn, place, refused_ns) in self._unknown.items():
             leader = conn.cluster.leaders.get(place)
-            if leader is None or named_leader(conn, *place).named is not Named.ANOTHER:
+            if leader is None or leader.node in (-1, conn.cluster.node_at(conn.broker)):
                 continue
             if not 0 <= leader.time_ns - refused_ns < _SOON_NS:
                 continue
@@ -381,17 +381,10 @@ class Refused(ProduceDetector):
             finding.seen = f"{finding.seen.partition(_MOVED)[0]}{_MOVED}{leader.node} right after it"
             finding.why = (
                 "the leader moved at that time, and Apache Kafka answers NOT_LEADER_OR_FOLLOWER then, after which "
-                "producers send the records to "
-                "the new leader. They do not retry UNKNOWN_SERVER_ERROR: the application gets an error, and whether "
-                "the records were written "
-                "is not known."
+                "producers send the records to the new leader. They do not retry UNKNOWN_SERVER_ERROR: the "
+                "application gets an error, and whether the records were written is not known."
             )
-            finding.remedy = (
-                "report it to the developers of the broker, or of the product that answers in its place; the "
-                "application may send the records "
-                "again (with enable.idempotence they may be written twice all the same, as the client has given them "
-                "up)"
-            )
+            finding.remedy = "report it to the developers of the broker, or of the product that answers in its place"
 
     def _look(self, exchange: Exchange, result: PartitionProduceResponse) -> Shown | None:
         sent = self.produce.sent(exchange)

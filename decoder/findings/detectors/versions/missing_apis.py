@@ -651,6 +651,5 @@ class AdminGivesUp(Detector):
         asks = f"in {conn.requests} requests" if again else "and ends the connection"
         finding.seen = (
             f"{conn.who} asks {conn.where} for {exchange.api} {asks} ({times(finding.count)}), and for nothing else; "
-            f"the "
-            f"broker does not offer {names}"
+            f"the broker does not offer {names}"
         )

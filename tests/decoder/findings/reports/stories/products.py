@@ -490,6 +490,48 @@ def partitions_with_an_int_too_many() -> Conversations:
     return talk
 
 
+def sync_that_is_not_answered() -> Conversations:
+    talk = Talk("kgo", "v1.20.6", release="3.9", client_id="kgo")
+    mine = subscription(["orders"])
+    kind = {"protocol_type": "consumer", "protocol_name": "cooperative-sticky"}
+
+    def join(conn: Connection, member: str, generation: int, *members: str) -> None:
+        protocols = [{"name": "cooperative-sticky", "metadata": mine}]
+        body = {"group_id": "g", "session_timeout_ms": 45000, "rebalance_timeout_ms": 60000, "member_id": member}
+        body |= {"protocol_type": "consumer", "protocols": protocols}
+        listed = [{"member_id": each, "metadata": mine} for each in members]
+        answer = kind | {"generation_id": generation, "leader": "kgo-a", "member_id": member, "members": listed}
+        talk.ask(conn, "JoinGroup", 9, body, answer)
+
+    def place(member: str, generation: int) -> Fields:
+        return {"group_id": "g", "generation_id": generation, "member_id": member}
+
+    first, second = talk.meet(), talk.meet()
+    talk.metadata(first, [topic(partitions=2)], version=12)
+    for conn in (first, second):
+        talk.coordinator(conn, "g", version=4)
+    join(first, "kgo-a", 0, "kgo-a")
+    both = assignment("orders", 0, 1)
+    talk.ask(first, "SyncGroup", 5, place("kgo-a", 0) | kind | {"assignments": []}, kind | {"assignment": both})
+    for _ in range(3):
+        talk.ask(first, "Heartbeat", 4, place("kgo-a", 0), {})
+        talk.wait(3)
+    join(second, "kgo-b", 1)
+    talk.ask(first, "Heartbeat", 4, place("kgo-a", 0), {"error_code": 27})
+    join(first, "kgo-a", 1, "kgo-a", "kgo-b")
+    talk.ask(first, "SyncGroup", 5, place("kgo-a", 1) | kind | {"assignments": []}, kind | {"assignment": both})
+    (number,) = talk.pipelined(second, ("SyncGroup", 5, place("kgo-b", 1) | kind | {"assignments": []}))
+    for _ in range(15):
+        talk.ask(first, "Heartbeat", 4, place("kgo-a", 1), {})
+        talk.wait(3)
+    refused = encode_response(facts.api_key("SyncGroup"), 5, {"error_code": 25}, correlation_id=number)
+    talk.received(second, with_size(refused))
+    talk.wait(1)
+    talk.close(second)
+    talk.close(first)
+    return talk
+
+
 GITHUB = "https://github.com"
 STORIES = (
     Story(
@@ -664,5 +706,13 @@ STORIES = (
         "Kafka answers NOT_LEADER_OR_FOLLOWER, and the producer goes to the new leader: the broker's fault",
         unknown_error_when_the_leader_moves, frozenset({"produce-refused"}),
         (r"UNKNOWN_SERVER_ERROR", r"another leader, broker 2", r"NOT_LEADER_OR_FOLLOWER"),
+    ),
+    Story(
+        f"{GITHUB}/nisshi-io/nisshi/issues/625", "franz-go 1.20", "Tansu/Nisshi 0.6.0",
+        "SyncGroup of a second member is not answered for 45 s, though the leader has sent its own; then "
+        "UNKNOWN_MEMBER_ID",
+        "a coordinator does not remove a member that waits in SyncGroup, and answers it once the leader has assigned",
+        sync_that_is_not_answered, frozenset({"impossible-answer"}), (r"SyncGroup",),
+        named=False, refuted=(r"JoinGroup for", r"poll more often", r"TLS|SASL", r"it is the client's fault"),
     ),
 )  # fmt: skip
