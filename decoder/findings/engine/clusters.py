@@ -39,8 +39,8 @@ class Leader(NamedTuple):
 
 class Cluster:
     """A cluster as its Metadata responses show it. `nodes`: the advertised address, by node id; `left`: the node id of a broker, by an address
-    that it had before. `told_ns`: when Metadata last had a topic. `older`: the leaders of the last Metadata response
-    whose epochs are lower than those of `leaders`.
+    that it had before. `told_ns`: when Metadata last had a topic, for those that detectors put in. `older`: the leaders
+    of the last Metadata response whose epochs are lower than those of `leaders`.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -49,7 +49,7 @@ class Cluster:
         self.left: dict[str, int] = BoundedDict(_MOST_NODES)
         self.leaders: dict[tuple[str, int], Leader] = BoundedDict(_MOST_PARTITIONS)
         self.topic_ids: dict[str, bytes] = BoundedDict(_MOST_TOPICS)
-        self.told_ns: dict[str, int] = BoundedDict(_MOST_TOPICS)
+        self.told_ns: dict[str, int] = BoundedDict(_MOST_NODES)
         self.older: dict[tuple[str, int], Leader] = {}
         self._node_ids: dict[str, int] = BoundedDict(_MOST_NODES)
 
@@ -75,7 +75,8 @@ class Cluster:
             name = topic[fields["name"]]
             if not name:
                 continue
-            self.told_ns[name] = time_ns
+            if self.told_ns and name in self.told_ns:
+                self.told_ns[name] = time_ns
             made_anew = False
             if "topic_id" in fields and any(topic_id := topic[fields["topic_id"]]):
                 made_anew = self.topic_ids.get(name, topic_id) != topic_id  # its epochs begin at 0 again

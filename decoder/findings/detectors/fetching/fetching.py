@@ -18,6 +18,7 @@ from ...models.leaders import Named, named_leader
 from ..security.authorization import DENIED
 
 OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
+_FENCED = facts.error_code("FENCED_LEADER_EPOCH")
 LIST_OFFSETS = facts.api_key("ListOffsets")
 OFFSET_FETCH = facts.api_key("OffsetFetch")
 
@@ -221,6 +222,8 @@ class OffsetOutOfRange(FetchDetector):
             super().done(conn, exchange)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
+        if not (self._open or self._committed or fetched.exchange.error):
+            return
         for answer in fetched.answered:
             key = conn.identity, answer.place
             if answer.error == OUT_OF_RANGE:
@@ -452,6 +455,8 @@ class FetchErrorLoop(FetchDetector):
         streak = self._streaks.get(key)
         if streak is None or streak.error != error_code:
             streak = self._streaks[key] = _Streak(error_code, at_ns)
+        if error_code == _FENCED:
+            conn.cluster.told_ns.setdefault(place[0], 0)
         streak.count += 1
         streak.last_ns = at_ns
         lasting = streak.last_ns - streak.first_ns
@@ -476,7 +481,7 @@ class FetchErrorLoop(FetchDetector):
             error=error,
         )
         case.leader = leader.text if leader.named is not Named.NOBODY and error in self.LED else ""
-        if error == "FENCED_LEADER_EPOCH":
+        if error_code == _FENCED:
             asked_since = conn.cluster.told_ns.get(topic, 0) > streak.first_ns
             shown = known is not None and known.epoch == epoch >= 0 and asked_since
             case.leader = f"Metadata, asked since, still has the epoch of these requests ({epoch})" if shown else ""
