@@ -12,8 +12,9 @@ from matrix.recording import OF_VERSION_0
 REASONS = {
     "removed-in-kafka-4": ("sent", "Correct: these clients work with brokers before 4.0, and with later ones through translation."),
     "client-gives-up": (
-        "needs brokers of",
-        "Their developers do not support such old brokers; where the table has letters, they work.",
+        "needs brokers of|nor does it offer InitProducerId",
+        "Producers since Kafka 3.0 are idempotent by default, and need InitProducerId; other developers do not support "
+        "such old brokers. Where the table has letters, the clients work.",
     ),
     "closed-on-version": ("it supports", "Kafka 4 does this for versions that it dropped (KIP-896)."),
     "api-versions-ignored": (
@@ -26,10 +27,6 @@ REASONS = {
     "undecodable-frame": (
         "Metadata v11 response of broker",
         "Kafka 0.9 does not have that version and answers in version 0.",
-    ),
-    "client-gives-up": (
-        "nor does it offer InitProducerId",
-        "Producers since Kafka 3.0 are idempotent by default, and need it.",
     ),
     "corrupt-batch": ("format 2, but Produce v", "The client also does this without the proxy."),
 }

@@ -17,7 +17,7 @@ from .cluster import (
     throttling,
     unexplained,
 )
-from .fetching import cut_short, fetching, lagging, replicas, sessions, standstill
+from .fetching import cut_short, fetching, lagging, log_ends, replicas, sessions, standstill
 from .groups import assignments, commits, coordinators, lost_offsets, membership, progress, rebalances, share
 from .groups import refusals as group_refusals
 from .network import addresses, churn, coverage, latency, malformed, protocols, unanswered
@@ -73,6 +73,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     misrouted.MisroutedClient,
     misrouted.RebootstrapIgnored,
     misrouted.ClustersMixed,
+    misrouted.AddressOfSeveralBrokers,
     protocols.TlsOnPlaintextPort,
     protocols.PlaintextOnTlsPort,
     protocols.TlsHandshakeFailed,
@@ -91,10 +92,12 @@ _DETECTORS: tuple[type[Detector], ...] = (
     authorization.AuthorizationFailed,
     rebalances.RebalanceStorm,
     rebalances.HeldUpJoin,
+    rebalances.NotWaitedFor,
     rebalances.SlowRebalance,
     assignments.AssignmentSkew,
     assignments.IdleMembers,
     assignments.TopicAssignedToNobody,
+    assignments.PartitionOfTwoMembers,
     coordinators.CoordinatorTrouble,
     coordinators.TransactionCoordinatorTrouble,
     coordinators.CoordinatorMoved,
@@ -146,6 +149,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     fetching.BatchOverFetchLimit,
     standstill.SameRecordsAgain,
     standstill.NothingThoughBehind,
+    log_ends.LogEndBack,
     lagging.GrowingLag,
     lagging.StalledByTransaction,
     replicas.ReadReplicaBouncing,
@@ -163,6 +167,7 @@ _DETECTORS: tuple[type[Detector], ...] = (
     controller.NoController,
     endpoints.ForeignEndpoint,
     admin.AdminRefused,
+    partitions.LeaderEpochsDiffer,
     partitions.LeaderlessPartition,
     partitions.ReplicasOutOfSync,
     partitions.LeaderNotPreferred,

@@ -28,16 +28,19 @@ _MOST_NODES, _MOST_TOPICS, _MOST_PARTITIONS = 1 << 12, 1 << 16, 1 << 18
 
 
 class Leader(NamedTuple):
-    """The leader of a partition: node id (-1: none), leader epoch (-1 before Metadata v7), and when that was first seen."""
+    """The leader of a partition: node id (-1: none), leader epoch (-1 before Metadata v7), when that was first seen,
+    and the broker that answered so."""
 
     node: int
     epoch: int
     time_ns: int
+    broker: str = ""
 
 
 class Cluster:
     """A cluster as its Metadata responses show it. `nodes`: the advertised address, by node id; `left`: the node id of a broker, by an address
-    that it had before.
+    that it had before. `told_ns`: when Metadata last had a topic, for those that detectors put in. `older`: the leaders
+    of the last Metadata response whose epochs are lower than those of `leaders`.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -46,14 +49,17 @@ class Cluster:
         self.left: dict[str, int] = BoundedDict(_MOST_NODES)
         self.leaders: dict[tuple[str, int], Leader] = BoundedDict(_MOST_PARTITIONS)
         self.topic_ids: dict[str, bytes] = BoundedDict(_MOST_TOPICS)
+        self.told_ns: dict[str, int] = BoundedDict(_MOST_NODES)
+        self.older: dict[tuple[str, int], Leader] = {}
         self._node_ids: dict[str, int] = BoundedDict(_MOST_NODES)
 
     def node_at(self, address: str) -> int | None:
         """The node id of a broker's address (as advertised, or behind the proxy); None if unknown."""
         return self._node_ids.get(address)
 
-    def learn(self, message: MessageView, brokers: list[tuple[int, str]], time_ns: int) -> None:
-        """Update from a Metadata or DescribeCluster response, and the `brokers_of` it."""
+    def learn(self, message: MessageView, brokers: list[tuple[int, str]], time_ns: int, broker: str = "") -> None:
+        """Update from a Metadata or DescribeCluster response of a broker, and the `brokers_of` it."""
+        self.older = {}
         for node, address in brokers:
             if (before := self.nodes.get(node, address)) != address:
                 self.left[before] = node
@@ -69,16 +75,21 @@ class Cluster:
             name = topic[fields["name"]]
             if not name:
                 continue
-            if "topic_id" in fields and any(topic[fields["topic_id"]]):
-                self.topic_ids[name] = topic[fields["topic_id"]]
+            if self.told_ns and name in self.told_ns:
+                self.told_ns[name] = time_ns
+            made_anew = False
+            if "topic_id" in fields and any(topic_id := topic[fields["topic_id"]]):
+                made_anew = self.topic_ids.get(name, topic_id) != topic_id  # its epochs begin at 0 again
+                self.topic_ids[name] = topic_id
             for partition in topic[fields["partitions"]] or ():  # null is forbidden here, but accepted
                 epoch = partition[epoch_at] if epoch_at is not None else -1
                 at = name, partition[part["partition_index"]]
                 known = self.leaders.get(at)
-                if known is None or epoch >= known.epoch or epoch < 0:
-                    leader = partition[part["leader_id"]]
-                    if known is None or (known.node, known.epoch) != (leader, epoch):
-                        self.leaders[at] = made.setdefault((leader, epoch), Leader(leader, epoch, time_ns))
+                leader = partition[part["leader_id"]]
+                if known is not None and 0 <= epoch < known.epoch and not made_anew:
+                    self.older[at] = Leader(leader, epoch, time_ns, broker)
+                elif known is None or (known.node, known.epoch) != (leader, epoch):
+                    self.leaders[at] = made.setdefault((leader, epoch), Leader(leader, epoch, time_ns, broker))
 
     def name_address(self, node: int, address: str) -> None:
         """Add another address of a node: the one behind the proxy."""
@@ -145,7 +156,7 @@ class Clusters:
         self._by_address[exchange.broker] = cluster
         for _, address in brokers:
             self._by_address[address] = cluster
-        cluster.learn(message, brokers, exchange.response_time_ns or 0)
+        cluster.learn(message, brokers, exchange.response_time_ns or 0, exchange.broker)
         if (original := exchange.marks.broker_response) is not None:
             # Behind a proxy the advertised addresses are not the brokers' own.
             try:

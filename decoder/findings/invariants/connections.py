@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from operator import le
 
 from ...codec.message_view import lists_at
+from ...reference import explain
 from ...schema import error_places, facts
 from .items import each
 from .row import Pair, Row, Seen
@@ -65,62 +67,29 @@ def _telemetry(pair: Pair) -> Iterator[Seen]:
         yield Seen("client_instance_id", "is zero without an error", "telemetry-no-instance")
 
 
-_ONLY = {
-    "Fetch": "FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH FETCH_SESSION_TOPIC_ID_ERROR "
-    "OFFSET_MOVED_TO_TIERED_STORAGE",
-    "ShareFetch ShareAcknowledge": "SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH SHARE_SESSION_LIMIT_REACHED",
-    "Produce": "OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER INVALID_REQUIRED_ACKS",
-    "JoinGroup": "MEMBER_ID_REQUIRED INVALID_SESSION_TIMEOUT",
-    "OffsetFetch": "UNSTABLE_OFFSET_COMMIT",
-    "ElectLeaders": "ELECTION_NOT_NEEDED PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE",
-    "AlterPartitionReassignments": "NO_REASSIGNMENT_IN_PROGRESS",
-    "PushTelemetry": "UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE",
-    "ConsumerGroupHeartbeat": "UNSUPPORTED_ASSIGNOR",
-}
-"""Errors by the APIs (separated by spaces) that alone answer with them. Brokers among themselves: `_INTERNAL`."""
-_INTERNAL = frozenset(
-    facts.api_key(name)
-    for name in ("Envelope", "AddRaftVoter", "FetchSnapshot", "WriteShareGroupState", "ReadShareGroupState")
-)
+_INTERNAL = facts.api_key_set(
+    "Envelope", "AddRaftVoter", "FetchSnapshot", "WriteShareGroupState", "ReadShareGroupState"
+)  # fmt: skip
+"""APIs of brokers among themselves, which pass on any error."""
+_SHOWN = 4
 
 
-def _places() -> dict[int, tuple[str, frozenset[int]]]:
-    found = {}
-    for apis, errors in _ONLY.items():
-        keys = frozenset(facts.api_key(name) for name in apis.split())
-        for error in errors.split():
-            found[facts.error_code(error)] = apis, keys
-    return found
-
-
-_OF_OTHERS = _places()
-_COORDINATED = (
-    "JoinGroup SyncGroup Heartbeat LeaveGroup OffsetCommit OffsetFetch TxnOffsetCommit ConsumerGroupHeartbeat ShareGroupHeartbeat "
-    "InitProducerId AddOffsetsToTxn EndTxn"
-)
-_NEVER_OF = {
-    "Fetch": "REQUEST_TIMED_OUT NOT_COORDINATOR COORDINATOR_NOT_AVAILABLE",
-    _COORDINATED: "LEADER_NOT_AVAILABLE NOT_LEADER_OR_FOLLOWER BROKER_NOT_AVAILABLE",
-    "FindCoordinator Produce": "BROKER_NOT_AVAILABLE",
-}
-"""Errors that many APIs answer with, but not these: a Fetch that waits in vain is answered without records; what happens to the internal
-topics becomes NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or COORDINATOR_LOAD_IN_PROGRESS (CoordinatorRuntime, TransactionStateManager)."""
-_NEVER: dict[int, frozenset[int]] = {}
-for _apis, _errors in _NEVER_OF.items():
-    for _api in facts.api_key_set(*_apis.split()):
-        _NEVER[_api] = _NEVER.get(_api, frozenset()) | facts.error_code_set(*_errors.split())
+@lru_cache(1024)
+def _carriers(code: int) -> frozenset[int]:
+    """The APIs that Apache Kafka answers with an error; none if that may be any, or if the error is not known."""
+    if code not in facts.errors() or (text := explain.error(code)).every:
+        return frozenset()
+    return facts.api_key_set(*text.apis)
 
 
 def check_errors(pair: Pair) -> Iterator[Seen]:
     key, version = pair.request.plan.api_key, pair.response.plan.version
     for path, code in pair.response.errors():
-        apis, keys = _OF_OTHERS.get(code, ("", frozenset()))
+        keys = _carriers(code)
         if keys and key not in keys and key not in _INTERNAL:
-            text = f"is {facts.error_name(code)}, an error of {apis.replace(' ', ' and ')}"
+            of = f", but {' and '.join(names)} may" if len(names := explain.error(code).apis) <= _SHOWN else ""
+            text = f"is {facts.error_name(code)}, which {facts.api_name(key)} never answers{of}"
             yield Seen(path, text, "error-of-another-api")
-            return
-        if code in _NEVER.get(key, ()):
-            yield Seen(path, f"is {facts.error_name(code)}, which {facts.api_name(key)} never answers", "error-of-another-api")
             return
         place = error_places.of(key, version, code)
         inside = "." in path
@@ -167,7 +136,7 @@ ROWS: tuple[Row, ...] = (
     Row("telemetry-no-instance", "GetTelemetrySubscriptions", "gives a client that has none an instance id",
         "ClientMetricsManager, KIP-714",
         _telemetry, "low", "Clients have no id for their metrics."),
-    Row("error-of-another-api", _ALL, "answers with this error only in the API it belongs to", "Errors, KafkaApis",
+    Row("error-of-another-api", _ALL, "answers with this error only in the APIs it belongs to", "Errors, KafkaApis",
         check_errors, "medium",
         "Clients do not expect it there: most give up.", errors=True),
     Row("error-out-of-place", _ALL, "reports this error in another part of the response",

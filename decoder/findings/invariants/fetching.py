@@ -25,18 +25,27 @@ MOST_PLACES = 20_000
 _LAST_EPOCH = 0x7FFFFFFF
 _BATCH_HEAD = 61
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
+_EARLIEST = -2
 
 
 class _Link:
     """The fetches of one connection. `session`: what its session asks for, None if there is none or not all of it was
     seen. `next_request`: the session id and epoch of its next request. `watermarks`: by topic id and partition.
-    `streaks`: answers in a row that contradict a row, by its id and partition."""
+    `streaks`: answers in a row that contradict a row, by its id and partition. `listed`: those of its broker."""
 
     def __init__(self) -> None:
         self.session: set[tuple[Any, int]] | None = None
         self.next_request = (0, 0)
         self.watermarks: dict[tuple[Any, int], int] = {}
         self.streaks: BoundedDict[tuple[str, Any, int], int] = BoundedDict(MOST_PLACES)
+        self.listed: dict[tuple[Any, int], tuple[int, int]] | None = None
+
+
+class _Listed:
+    """Offsets of records and their leader epochs as ListOffsets answered them, until a Fetch shows the records."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[Any, int], tuple[int, int]] = BoundedDict(MOST_PLACES)
 
 
 class _Places(NamedTuple):
@@ -86,6 +95,8 @@ def _fetched(pair: Pair) -> Iterable[Seen]:
     elif at.replica_state is not None and (state := asked[at.replica_state]) is not None and state[0] >= 0:
         return ()
     link = context.of_connection(_Link)
+    if link.listed is None:
+        link.listed = context.of_broker(_Listed).places
     found: list[Seen] = []
     full = _session(pair, link, asked, at, found)
     committed = at.isolation is not None and asked[at.isolation] == 1
@@ -102,6 +113,9 @@ def _fetched(pair: Pair) -> Iterable[Seen]:
                     watermarks.pop(place, None)
                 continue
             broken = _broken(p, pair, committed) if link.streaks or _suspicious(p, at, committed) else []
+            if link.listed and (known_epoch := link.listed.get(place)) is not None and p[at.records]:
+                del link.listed[place]
+                broken += _epoch_listed(p[at.records], *known_epoch)
             if by_id and (known := watermarks.get(place)) != (high := p[at.high]):
                 if known is not None and high < known:
                     broken.append(
@@ -114,6 +128,17 @@ def _fetched(pair: Pair) -> Iterable[Seen]:
     if full != answered:
         _compare(pair, link, full, answered, found)
     return found
+
+
+def _epoch_listed(data: Any, offset: int, epoch: int) -> list[tuple[str, str, str]]:
+    """Whether the batch with an offset has another leader epoch than ListOffsets answered for the offset."""
+    if len(data) < _BATCH_HEAD or data[16] != 2:
+        return []
+    first, own = int.from_bytes(data[:8], "big"), int.from_bytes(data[12:16], "big", signed=True)
+    if own < 0 or own == epoch or not first <= offset <= first + int.from_bytes(data[23:27], "big"):
+        return []
+    text = f"have leader epoch {own} at offset {offset}; ListOffsets answered that offset with epoch {epoch}"
+    return [("list-offsets-epoch", "records", text)]
 
 
 def _suspicious(p: Any, at: _Places, committed: bool) -> bool:
@@ -321,12 +346,18 @@ def _below_minus_one(array: str, inner: str, field: str) -> Any:
 def _offsets_by_time(pair: Pair) -> Iterator[Seen]:
     asked = {
         (topic.name, p.partition_index): p.timestamp
-        for topic in pair.asked.topics or () for p in topic.partitions or () if p.timestamp >= 0
+        for topic in pair.asked.topics or () for p in topic.partitions or ()
+        if p.timestamp >= 0 or p.timestamp == _EARLIEST
     }  # fmt: skip
     for topic in pair.answer.topics or () if asked else ():
         for p in topic.partitions or ():
             wanted = asked.get((topic.name, p.partition_index))
             if wanted is None or p.error_code:
+                continue
+            if getattr(p, "leader_epoch", -1) >= 0 <= p.offset:
+                places = pair.context.of_broker(_Listed).places
+                places[topic.name, p.partition_index] = p.offset, p.leader_epoch
+            if wanted == _EARLIEST:
                 continue
             if (p.offset < 0) != (p.timestamp < 0):
                 text = f"has offset {p.offset} and timestamp {p.timestamp}, for timestamp {wanted} that was asked for"
@@ -449,6 +480,11 @@ ROWS: tuple[Row, ...] = (
     _fetch("fetch-abort-unlisted", "lists every aborted transaction whose records it sends in aborted_transactions",
            "LogSegment.collectAbortedTxns, KIP-98", "high",
            "Clients of read_committed rely on that list: they deliver the records of the aborted transaction.", 4),
+    _fetch("list-offsets-epoch", "answers ListOffsets for the earliest offset and for a time with the leader epoch "
+           "of the record",
+           "UnifiedLog.fetchOffsetByTimestamp, KIP-320", "medium",
+           "Clients keep or commit the offset with an epoch that is not the record's: they find their position "
+           "invalid, or wait."),
     *Items("ListOffsets", "partitions", "topics(name).partitions(partition_index)",
         "topics(name).partitions(partition_index)",
            "KafkaApis.handleListOffsetRequest", "Clients wait for the offset and ask again.").rows(),

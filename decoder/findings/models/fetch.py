@@ -138,6 +138,35 @@ class FetchReader(Model):
         self._positions.pop(conn.number, None)
 
 
+@dataclass(slots=True)
+class Bounds:
+    """The log start and high watermark of a partition, as `broker` answered them last (`time_ns`)."""
+
+    start: int = -1
+    end: int = -1
+    broker: str = ""
+    time_ns: int = 0
+
+
+class LogBounds(Model):
+    """The logs of partitions, as Fetch responses show them: `known` by place."""
+
+    id = "log-bounds"
+    apis = frozenset({FETCH})
+
+    def setup(self) -> None:
+        self._reader = self.traffic.model(FetchReader)
+        self.known: BoundedDict[Place, Bounds] = BoundedDict(20_000)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        fetched = self._reader.fetched
+        for answer in fetched.answered if fetched is not None else ():
+            if not answer.error:
+                bounds = self.known.of(answer.place, Bounds)
+                bounds.start, bounds.end, bounds.broker = answer.log_start, answer.high_watermark, conn.broker
+                bounds.time_ns = exchange.response_time_ns or 0
+
+
 def from_follower(request: MessageView) -> bool:
     """Whether a broker sends a request (Fetch, ListOffsets ...) as a follower. From Fetch v15 on its id is in a struct that consumers leave
     out (KIP-903)."""

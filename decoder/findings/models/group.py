@@ -78,7 +78,9 @@ class Member:
 
     Times are nanoseconds since the epoch, 0 for never; timeouts are milliseconds as the member or its coordinator
     sent them, -1 for unknown. `generation`: or member epoch. `seen_ns`: the last sign of life. `heartbeat_every_ns`: the shortest time
-    between two heartbeats. `assignment`: None as long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it subscribes to, None if unknown.
+    between two heartbeats. `stable_ns`: when a SyncGroup or Heartbeat last showed no rebalance. `assignment`: None as
+    long as none was seen; `assigned`: the last ones, each that differs from the one before. `topics`: what it
+    subscribes to, None if unknown.
     """
 
     def __init__(self, member_id: str, conn: ClientConnection, time_ns: int, protocol: str) -> None:
@@ -93,7 +95,7 @@ class Member:
         self.assignment: Assignment | None = None
         self.first_ns = self.seen_ns = time_ns
         self.lost = conn.lost
-        self.synced_ns = self.heartbeat_ns = self.gone_ns = self.closed_ns = 0
+        self.synced_ns = self.heartbeat_ns = self.stable_ns = self.gone_ns = self.closed_ns = 0
         self.heartbeat_every_ns = 0
         self.assigned: deque[GivenAssignment] = deque(maxlen=ASSIGNMENTS)
         self.timeline: deque[Moment] = deque(maxlen=STEPS)
@@ -174,6 +176,11 @@ class Rebalance:
     synced_ns: int = 0
     joins: dict[str, int] = field(default_factory=dict)
 
+    def refused(self, member_id: str) -> None:
+        """A member's JoinGroup was refused: nobody waits because of it."""
+        self.joins.pop(member_id, None)
+        self.first_join_ns = min(self.joins.values(), default=0)
+
     def joined(self, member_id: str, time_ns: int) -> None:
         """A member has joined (again)."""
         if member_id:
@@ -233,6 +240,11 @@ class Group:
     def formed(self, time_ns: int, generation: int, leader: str) -> None:
         """The coordinator has formed a generation."""
         if generation <= self.generation:
+            alone = self.rebalance is not None and len(self.rebalance.joins) == 1 and not self.waiting
+            if self.rebalance is not None and alone and generation == self.generation:
+                # A member that joins again as it was gets the generation that it knows.
+                self.rebalances.remove(self.rebalance)
+                self.rebalance = None
             return
         self.generation, self.assignments, self.leader = generation, {}, leader
         now = self.rebalance or self.begin(time_ns, RebalanceCause.UNSEEN, None)

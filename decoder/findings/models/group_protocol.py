@@ -57,7 +57,7 @@ def on_response(call: Call) -> None:
     elif call.api == "JoinGroup":
         _joined(group, call, member)
     elif call.api == "SyncGroup":
-        member.state, member.synced_ns, member.seen_ns = MemberState.STABLE, now, now
+        member.state, member.synced_ns, member.stable_ns, member.seen_ns = MemberState.STABLE, now, now, now
         member.step(now, Step.SYNCED)
         member.assign(now, _assignment(call.answer["assignment"], group.protocol_type))
         last = group.last_formed()
@@ -65,6 +65,8 @@ def on_response(call: Call) -> None:
             last.synced_ns = max(last.synced_ns, now)
     elif call.heartbeat:
         _heartbeat(group, call, member)
+    elif not call.commits:
+        member.stable_ns = now
 
 
 def _join(group: Group, call: Call) -> None:
@@ -124,6 +126,8 @@ def _leader_sync(group: Group, call: Call) -> None:
 
 def _refused(group: Group, call: Call) -> None:
     member, now = call.member, call.answered_ns
+    if call.api == "JoinGroup" and group.rebalance is not None:
+        group.rebalance.refused(call.member_id)
     if call.error == REBALANCE_IN_PROGRESS and member is not None:
         member.step(now, Step.REBALANCE)
         member.state = MemberState.STABLE if member.waits else member.state

@@ -52,6 +52,10 @@ _EFFECTS = {
     "find-coordinator-unasked": _REFRESHES,
     "init-producer-id-reused": ("out-of-order-sequence", "duplicate-sends", "producer-fenced", "unknown-producer-id"),
     "produce-missing": ("resent-without-idempotence", "duplicate-sends"),
+    "error-of-another-api": (
+        "authorization-failed", "unexplained-error", "fetch-error-loop", "coordinator-unavailable", "commit-failed",
+        "group-refused", "produce-refused", "admin-request-refused", "topic-creation-refused", "metadata-storm",
+    ),
 }  # fmt: skip
 """Detectors whose findings are only effects of an answer, by row (`Finding.explains`)."""
 MOST_FOUND = 1000

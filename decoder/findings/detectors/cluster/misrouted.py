@@ -12,11 +12,15 @@ from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import duration, times
+from ...engine.subjects import answers as answers_of
+from ...engine.subjects import subject_text
 from ...engine.traffic import ClientConnection, ClientIdentity
+from ...models.leaders import Named, named_leader
 from ...models.next_steps import Duty, FollowingDetector
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
+_NOT_LEADER = facts.error_code("NOT_LEADER_OR_FOLLOWER")
 
 
 class MisroutedClient(Detector):
@@ -210,3 +214,69 @@ def _meant(cluster: str | None, node: int) -> str:
 
 def _belongs(conn: ClientConnection) -> str:
     return f" of cluster {conn.cluster.id!r}" if conn.cluster.id else ""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Whether an address led a partition on the last connection, and how often that changed from one to the next."""
+
+    number: int
+    leads: bool
+    since_ns: int
+    changes: int = 0
+    refused: Tally = field(default_factory=Tally)
+
+
+class AddressOfSeveralBrokers(Detector):
+    id = "address-of-several-brokers"
+    severity = Severity.HIGH
+    title = "one address leads to several brokers: some connections reach a partition's leader, others do not"
+    why = (
+        "a connection reaches one broker for as long as it lasts. Here the partition's leader answers on some "
+        "connections to this address, and another broker on others, while Metadata names the same leader all the "
+        "time: a load balancer, proxy, DNS name or Kubernetes service stands for several brokers. Requests for "
+        "leaders and coordinators then succeed by chance."
+    )
+    remedy = (
+        "give each broker an address of its own in advertised.listeners (one listener, port or service per broker), "
+        "and balance the bootstrap address only"
+    )
+    explains = ("produce-leader-retries", "fetch-error-loop", "metadata-ignored", "connection-churn")
+    apis = facts.api_key_set("Produce", "Fetch")
+    wanted = Wanted.NEW
+
+    CHANGES = 4
+    """Leaders move once, and back when their broker has restarted."""
+
+    def setup(self) -> None:
+        self._turns: BoundedDict[tuple[str, str], _Turns] = BoundedDict(5000)
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED:
+            return
+        for subject, code in answers_of(exchange):
+            if code in (0, _NOT_LEADER) and len(subject) > 1 and isinstance(subject[-1], int):
+                self._answered(conn, exchange, (subject_text(exchange, subject[:-1]), subject[-1]), not code)
+
+    def _answered(self, conn: ClientConnection, exchange: Exchange, place: tuple[str, int], leads: bool) -> None:
+        key, now = (conn.broker, f"{place[0]}-{place[1]}"), exchange.response_time_ns or 0
+        turns = self._turns.get(key)
+        if turns is None or (turns.number == conn.number and turns.leads != leads):  # the leader moved
+            turns = self._turns[key] = _Turns(conn.number, leads, now)
+        turns.changes += turns.leads != leads
+        turns.number, turns.leads = conn.number, leads
+        leader = conn.cluster.leaders.get(place)
+        if leads:
+            return
+        turns.refused.add(now)
+        if turns.changes < self.CHANGES or leader is None or leader.time_ns > turns.since_ns:
+            return
+        if named_leader(conn, *place).named is Named.ITSELF:
+            finding = self.report(key, exchange, topic=place[0], partition=place[1])
+            finding.count = turns.refused.count
+            finding.seen = (
+                f"{conn.where} leads {key[1]} by Metadata, and served it on some connections, but refused "
+                f"{exchange.api} of {conn.who} with NOT_LEADER_OR_FOLLOWER on others ({times(turns.refused.count)} "
+                f"in {duration(turns.refused.span_ns)}; it changed {times(turns.changes)} from one connection to the "
+                "next)"
+            )

@@ -1,4 +1,4 @@
-"""Partitions that Metadata shows without a leader, or with fewer replicas in sync than they have."""
+"""Partitions that Metadata shows without a leader, with different leader epochs, or with too few replicas in sync."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
 from ....schema import facts
-from ...engine.clusters import Cluster
-from ...engine.counters import BoundedDict
+from ...engine.clusters import Cluster, Leader
+from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector
 from ...engine.finding import Finding, Severity
-from ...engine.formatting import SECOND, duration, some
+from ...engine.formatting import SECOND, duration, some, times
 from ...engine.layout import layout
 from ...engine.traffic import ClientConnection, Traffic
 
@@ -232,3 +233,81 @@ class LeaderNotPreferred(_PartitionHealth):
             f"{place[0]}-{place[1]} by broker {leader} instead of broker {preferred}, which is in sync"
             + (f", for {duration(report.longest_ns)}" if report.longest_ns else "")
         )
+
+
+@dataclass(slots=True)
+class _Older:
+    """Answers of a broker with a lower leader epoch than another one goes on to show: `waiting` for that, and `seen`
+    so far."""
+
+    conn: ClientConnection
+    leader: Leader
+    waiting: list[Exchange] = field(default_factory=list)
+    seen: Tally = field(default_factory=Tally)
+
+
+class LeaderEpochsDiffer(Detector):
+    id = "leader-epochs-differ"
+    severity = Severity.MEDIUM
+    title = "one broker's Metadata shows older leaders than another's, and goes on to"
+    why = (
+        "the leader epoch of a partition only rises, so the lower one is out of date. Brokers learn of leaders from "
+        "the controller, within milliseconds; one that has lost it, or is stuck, shows what it knew. Clients that "
+        "ask both brokers go back and forth between two leaders, and the old one refuses them "
+        "(NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH)."
+    )
+    explains = ("fetch-error-loop", "produce-leader-retries", "metadata-ignored", "metadata-storm", "unexplained-error")
+    apis = frozenset({METADATA})
+
+    TIMES, LASTING_NS = 3, 3 * SECOND
+    WAITING = 8
+
+    def setup(self) -> None:
+        self._older: BoundedDict[tuple[str, str, str, int], _Older] = BoundedDict(1000)
+
+    @classmethod
+    def concerns(cls, api_key: int, version: int) -> bool:
+        return version >= 7
+
+    def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        cluster = conn.cluster
+        if exchange.state is not State.PAIRED or not (cluster.older or self._older):
+            return
+        for (topic, partition), leader in cluster.older.items():
+            key = cluster.id, conn.broker, topic, partition
+            older = self._older.get(key)
+            if older is None:
+                older = self._older[key] = _Older(conn, leader)
+            older.conn, older.leader = conn, leader
+            if len(older.waiting) < self.WAITING:
+                older.waiting.append(exchange)
+        message = exchange.response_view
+        shown = set(lists_at(message, "topics.name")[0]) if message is not None else set()
+        for (cluster_id, broker, topic, partition), older in self._older.items():
+            if cluster_id == cluster.id and broker != conn.broker and older.waiting and topic in shown:
+                if (topic, partition) not in cluster.older:  # the higher epoch again: it was not made anew
+                    self._confirmed(older, broker, topic, partition)
+                older.waiting.clear()
+
+    def _confirmed(self, older: _Older, broker: str, topic: str, partition: int) -> None:
+        for exchange in older.waiting:
+            older.seen.add(exchange.response_time_ns or 0)
+        newest = older.conn.cluster.leaders[topic, partition]
+        if older.seen.count < self.TIMES or older.seen.span_ns < self.LASTING_NS or newest.broker == broker:
+            return
+        where = older.conn.where
+        finding = self.report(
+            (broker, topic), older.waiting[-1], None,
+            f"it is not the client's fault: look at the log of {where} and at its connection to the controller at that "
+            "time, and restart it; a proxy must not answer Metadata from what it remembers",
+            facts=older.conn.facts, topic=topic, partition=partition, epoch=older.leader.epoch,
+        )  # fmt: skip
+        finding.count = older.seen.count
+        finding.seen = (
+            f"{where} showed {_led(older.leader)} {times(older.seen.count)} in {duration(older.seen.span_ns)} for "
+            f"{topic}-{partition}, while {newest.broker} showed {_led(newest)}"
+        )
+
+
+def _led(leader: Leader) -> str:
+    return f"leader epoch {leader.epoch} with {f'broker {leader.node} as' if leader.node >= 0 else 'no'} leader"

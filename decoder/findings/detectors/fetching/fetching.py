@@ -12,12 +12,13 @@ from ...engine.counters import BoundedDict, RateCounter
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, some, times
 from ...engine.traffic import ClientConnection, ClientIdentity
-from ...models.fetch import FETCH, FetchDetector, FetchExchange, PartitionData, Place
+from ...models.fetch import FETCH, Bounds, FetchDetector, FetchExchange, LogBounds, PartitionData, Place
 from ...models.group_calls import offsets_answered
 from ...models.leaders import Named, named_leader
 from ..security.authorization import DENIED
 
 OUT_OF_RANGE = facts.error_code("OFFSET_OUT_OF_RANGE")
+_FENCED = facts.error_code("FENCED_LEADER_EPOCH")
 LIST_OFFSETS = facts.api_key("ListOffsets")
 OFFSET_FETCH = facts.api_key("OffsetFetch")
 
@@ -79,15 +80,6 @@ class EmptyFetchLoop(FetchDetector):
 
     def closed(self, conn: ClientConnection) -> None:
         self._paces.pop(conn.number, None)
-
-
-@dataclass(slots=True)
-class _Bounds:
-    """The log start and high watermark of a partition, as `broker` answered them last."""
-
-    start: int = -1
-    end: int = -1
-    broker: str = ""
 
 
 @dataclass(slots=True)
@@ -213,7 +205,7 @@ class OffsetOutOfRange(FetchDetector):
     EARLIEST, LATEST = -2, -1
 
     def setup(self) -> None:
-        self._bounds: BoundedDict[Place, _Bounds] = BoundedDict(20_000)
+        self._bounds = self.traffic.model(LogBounds).known
         self._committed: BoundedDict[tuple[ClientIdentity, Place], int] = BoundedDict(20_000)
         """Offsets that OffsetFetch answered, until the client fetched from the partition."""
         self._open: BoundedDict[tuple[ClientIdentity, Place], _OutOfRange] = BoundedDict(2000)
@@ -230,6 +222,8 @@ class OffsetOutOfRange(FetchDetector):
             super().done(conn, exchange)
 
     def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
+        if not (self._open or self._committed or fetched.exchange.error):
+            return
         for answer in fetched.answered:
             key = conn.identity, answer.place
             if answer.error == OUT_OF_RANGE:
@@ -237,8 +231,6 @@ class OffsetOutOfRange(FetchDetector):
                 continue
             if answer.error:
                 continue
-            bounds = self._bounds.of(answer.place, _Bounds)
-            bounds.start, bounds.end, bounds.broker = answer.log_start, answer.high_watermark, conn.broker
             if self._committed:
                 self._committed.pop(key, None)
             if self._open and key in self._open:
@@ -251,7 +243,7 @@ class OffsetOutOfRange(FetchDetector):
 
     def _refused(self, conn: ClientConnection, fetched: FetchExchange, answer: PartitionData) -> None:
         key = conn.identity, answer.place
-        case, known = self._open.get(key), self._bounds.get(answer.place) or _Bounds()
+        case, known = self._open.get(key), self._bounds.get(answer.place) or Bounds()
         if case is None:
             case = self._open[key] = _OutOfRange(conn, fetched.offset(answer.place), fetched.time_ns)
             case.start, case.end = known.start, known.end
@@ -438,6 +430,13 @@ class FetchErrorLoop(FetchDetector):
             "the client asks a broker that has no replica: its Metadata is stale, or the address leads to the wrong broker",
     }  # fmt: skip
 
+    NEWER = (
+        "it is not the client's fault, which has asked Metadata since and gets the old epoch: the leader has been "
+        "given a newer epoch that the brokers do not show. Elect the partition's leader anew or restart its broker, "
+        "look at the controller's log, and upgrade the brokers (Kafka before 2.4: KAFKA-9212, in a reassignment)"
+    )
+    """For FENCED_LEADER_EPOCH of an epoch that Metadata still shows."""
+
     def setup(self) -> None:
         self._streaks: BoundedDict[tuple[ClientIdentity, Place], _Streak] = BoundedDict(5000)
         self._failing: dict[object, _Failing] = {}
@@ -455,15 +454,20 @@ class FetchErrorLoop(FetchDetector):
             if answer.error in DENIED:
                 continue  # reported by another detector
             if answer.error and answer.error != OUT_OF_RANGE:
-                self._failed(conn, fetched.exchange, answer.place, answer.error)
+                at = fetched.positions.get(answer.place)
+                self._failed(conn, fetched.exchange, answer.place, answer.error, at.epoch if at is not None else -1)
             elif not answer.error and self._streaks:
                 self._streaks.pop((conn.identity, answer.place), None)
 
-    def _failed(self, conn: ClientConnection, exchange: Exchange, place: Place, error_code: int) -> None:
+    def _failed(
+        self, conn: ClientConnection, exchange: Exchange, place: Place, error_code: int, epoch: int = -1
+    ) -> None:
         key, at_ns = (conn.identity, place), exchange.response_time_ns or 0
         streak = self._streaks.get(key)
         if streak is None or streak.error != error_code:
             streak = self._streaks[key] = _Streak(error_code, at_ns)
+        if error_code == _FENCED:
+            conn.cluster.told_ns.setdefault(place[0], 0)
         streak.count += 1
         streak.last_ns = at_ns
         lasting = streak.last_ns - streak.first_ns
@@ -477,6 +481,7 @@ class FetchErrorLoop(FetchDetector):
         new = partition not in case.partitions
         error = facts.error_name(error_code)
         leader = named_leader(conn, topic, partition)
+        known = conn.cluster.leaders.get(place)
         finding = self.report(
             case_key,
             exchange,
@@ -486,7 +491,12 @@ class FetchErrorLoop(FetchDetector):
             topic=topic,
             error=error,
         )
-        case.leader = leader.text if leader.named is not Named.NOBODY else ""
+        case.leader = leader.text if leader.named is not Named.NOBODY and error in self.LED else ""
+        if error_code == _FENCED:
+            asked_since = conn.cluster.told_ns.get(topic, 0) > streak.first_ns
+            shown = known is not None and known.epoch == epoch >= 0 and asked_since
+            case.leader = f"Metadata, asked since, still has the epoch of these requests ({epoch})" if shown else ""
+            finding.remedy = self.NEWER if shown else self.REMEDIES[error]
         if new:
             finding.count += streak.count - 1
             case.partitions.add(partition)
@@ -501,7 +511,7 @@ class FetchErrorLoop(FetchDetector):
             finding.seen = (
                 f"{case.conn.where} refuses fetches of {where} by {case.conn.who} with {finding.about['error']}, "
                 f"{times(finding.count)} and for {duration(case.longest_ns)} without a success"
-                + (f"; {case.leader}" if case.leader and finding.about["error"] in self.LED else "")
+                + (f"; {case.leader}" if case.leader else "")
             )
 
 

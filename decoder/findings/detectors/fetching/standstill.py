@@ -217,7 +217,9 @@ class NothingThoughBehind(FetchDetector):
     why = (
         "a broker that has records from fetch_offset on returns at least one batch (KIP-74), unless a quota or max_bytes keeps it from that; "
         "neither is so here. So the consumer stands still while its lag grows. Either the broker cannot read this part of its log (in Apache "
-        "Kafka, remote storage that does not answer in time, KIP-405), or a product reports a high watermark that it cannot serve."
+        "Kafka, remote storage that does not answer in time, KIP-405, or a remote segment without this offset, "
+        "KAFKA-15388), or a product "
+        "reports a high watermark that it cannot serve."
     )
     remedy = (
         "look for read errors in the broker's log at that time (disk, remote storage: remote.fetch.max.wait.ms); report it to the vendor of a "

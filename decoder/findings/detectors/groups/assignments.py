@@ -10,7 +10,7 @@ from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, several, some
 from ...engine.traffic import ClientConnection
-from ...models.group import Group
+from ...models.group import Group, Member
 from ...models.group_calls import GROUP_APIS, Call
 from ...models.groups import GroupDetector
 
@@ -219,3 +219,57 @@ _NOT_KNOWN = (
     "give consumers of different topics a group.id of their own; restart the leader, upgrade its client, and allow it "
     "to describe the topic",
 )
+
+
+class PartitionOfTwoMembers(GroupDetector):
+    id = "partition-of-two-members"
+    severity = Severity.HIGH
+    title = "a coordinator gives a partition to a member while another one still has it (group.protocol=consumer)"
+    why = (
+        "the coordinator assigns partitions itself here (KIP-848): it takes one from a member, waits until the "
+        "member confirms that, and only then gives it to another. Both members read its records now, so the "
+        "application processes them twice, and each commits over the other."
+    )
+    remedy = (
+        "it is the broker's fault: upgrade it (Apache Kafka: KAFKA-16147, January 2024), or report it to its "
+        "developers; until then, restart the member that got the partition first, or use group.protocol=classic"
+    )
+    apis = facts.api_key_set("ConsumerGroupHeartbeat")
+
+    AFTER_NS = 3 * SECOND
+    """The member that had the partition goes on with it."""
+
+    def setup(self) -> None:
+        # By the group and the member that had the partitions: the member that got them, too, and with which heartbeat.
+        self._given: BoundedDict[tuple[Group, str], tuple[Member, Call]] = BoundedDict(2000)
+
+    def answered(self, call: Call) -> None:
+        member, group = call.member, call.group
+        if call.error or not call.is_answered or member is None:
+            return
+        if call.answer.get("assignment") is not None and member.assignment:
+            for other in group.live:
+                if other is not member and not other.has_gap and _shared(member, other):
+                    self._given[group, other.member_id] = member, call
+        given = self._given.get((group, member.member_id))
+        if given is None:
+            return
+        later, cause = given
+        shared = _shared(later, member) if later.live else []
+        if not shared:
+            del self._given[group, member.member_id]
+        elif call.answered_ns - cause.answered_ns >= self.AFTER_NS:
+            key, who = (group, member.member_id), later.member_id
+            finding = self.report(key, cause.exchange, facts=cause.conn.facts, group=group.id, member=who)
+            finding.seen = (
+                f"{cause.conn.where} gave {some(shared)} of group {group.id!r} to {later.who}, though {member.who} "
+                f"has not been told to give "
+                f"it up; {duration(call.answered_ns - cause.answered_ns)} later both still have it"
+            )
+
+
+def _shared(one: Member, other: Member) -> list[str]:
+    """The partitions that two members have been given."""
+    theirs = other.assignment or {}
+    mine = (one.assignment or {}).items()
+    return [f"{topic}-{n}" for topic, numbers in mine for n in sorted(set(numbers) & set(theirs.get(topic, ())))]

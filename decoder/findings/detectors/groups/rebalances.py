@@ -8,7 +8,7 @@ from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some, times
-from ...models.group import Group, Member, Rebalance, RebalanceCause, Step
+from ...models.group import Group, Member, MemberState, Rebalance, RebalanceCause, Step
 from ...models.group_calls import JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
@@ -227,6 +227,59 @@ class HeldUpJoin(GroupDetector):
         if member.heartbeat_ns and silent < 2 * max(member.heartbeat_every_ns, 3 * SECOND):
             return f"{member.who}, which still sends heartbeats"
         return f"{member.who}, silent for {duration(silent)}"
+
+
+class NotWaitedFor(GroupDetector):
+    id = "members-not-waited-for"
+    severity = Severity.HIGH
+    title = "a coordinator forms generations without members that it has just shown to be in the group"
+    why = (
+        "a coordinator that begins a rebalance tells every member so (REBALANCE_IN_PROGRESS) and waits for all of "
+        "them, at "
+        "most for the longest rebalance timeout. This one goes on without them, and each member that joins throws out "
+        "the others."
+    )
+    remedy = "report it to the developers of the broker, or of the product that answers in its place"
+    explains = ("unknown-member", "rebalance-storm", "stale-commit", "commit-failed", "missed-heartbeats")
+    apis = facts.api_key_set("JoinGroup")
+
+    TIMES = 2
+    NEAR = 0.9
+    """Of the timeout: capture and coordinator do not count from the same moment."""
+
+    def setup(self) -> None:
+        self._dropped: BoundedDict[Group, int] = BoundedDict(GROUPS)
+
+    def answered(self, call: Call) -> None:
+        group, now = call.group, call.answered_ns
+        if call.error or not call.is_answered or not call.answer["members"]:
+            return
+        gone = [m for m in group.members.values() if m.gone_ns == now and m.state is MemberState.DROPPED]
+        dropped = [m for m in gone if self._due(m, now)]
+        if not dropped:
+            return
+        count = self._dropped[group] = self._dropped.get(group, 0) + len(dropped)
+        if count < self.TIMES:
+            return
+        member = dropped[0]
+        why, remedy = self.why, self.remedy
+        if call.exchange.api_version == 0:
+            why += " JoinGroup v0 has no rebalance timeout: Kafka takes the session timeout, others may take none."
+            remedy += "; meanwhile, use a client with JoinGroup v1 or newer (KIP-62)"
+        finding = self.report(group, call.exchange, why, remedy, group=group.id, member=member.member_id)
+        finding.count = count
+        finding.seen = (
+            f"{call.conn.where} formed generation {call.answer['generation_id']} of group {group.id!r} without "
+            f"{member.who}, though it had shown that member to be in the group {duration(now - member.stable_ns)} "
+            f"before, and its rebalance timeout is {duration(member.rebalance_timeout_ms * 1e6)}; so it did "
+            f"{times(count)}"
+        )
+
+    def _due(self, member: Member, now: int) -> bool:
+        """Whether the coordinator had to wait for a member."""
+        limit = min(member.session_timeout_ms, member.rebalance_timeout_ms) * 1e6 * self.NEAR
+        there = not member.closed_ns and not member.instance_id
+        return there and bool(member.stable_ns) and now - member.stable_ns < limit
 
 
 class SlowRebalance(GroupDetector):

@@ -33,6 +33,8 @@ _OF_ANYBODY = _NAMING | {
 _JAVA = "apache-kafka-java"
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
 """The host name that Docker gives a container."""
+_KUBERNETES = re.compile(r"\.svc(\.|$)|\.cluster\.local$|-headless(\.|$)")
+"""Names that Kubernetes gives services and pods; its DNS alone resolves them."""
 _PATIENCE_NS = 15_000_000_000  # a client that waits longer before it asks again is not stuck
 MOST_CLIENTS = 4096
 MOST_ADDRESSES = 4096
@@ -240,6 +242,8 @@ def _hint(conn: ClientConnection, address: str) -> str:
         return f"{host} looks like the id of a container, which nothing outside of its network resolves."
     if is_private(host) and is_number(client) and not is_private(client) and not is_loopback(client):
         return f"{host} is private, and the client comes from {client}."
+    if _KUBERNETES.search(host) and is_number(broker) and not is_private(broker) and not is_loopback(broker):
+        return f"{host} is a name within a Kubernetes cluster, and the client reached {broker}, its public address."
     return ""
 
 

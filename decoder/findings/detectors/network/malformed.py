@@ -455,9 +455,12 @@ class Undecodable(_BrokenMessage):
 class WrongFrameSize(Detector):
     id = "wrong-frame-size"
     severity = Severity.HIGH
-    title = "the size in front of a message is larger than the message, so that its receiver waits for the rest"
+    title = "the size in front of a message is not that of the message, or stands there twice"
     wanted = Wanted.FAILED
-    explains = ("unanswered-request", "closed-without-answer", "closed-on-first-request", "connection-churn")
+    explains = (
+        "unanswered-request", "closed-without-answer", "closed-on-first-request", "closed-on-version",
+        "api-versions-ignored", "undecodable-frame", "connection-churn",
+    )  # fmt: skip
 
     def setup(self) -> None:
         # By connection: the request that was waiting when it ended.
@@ -466,8 +469,27 @@ class WrongFrameSize(Detector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is State.NO_RESPONSE:
             self._waiting.setdefault(conn.number, exchange)
+            frame = exchange.request or b""
+            if int.from_bytes(frame[:4], "big") == len(frame) - 4 and is_request(frame[4:]):
+                self._twice(conn, exchange, frame[4:])
         else:
             self._waiting.pop(conn.number, None)
+
+    def _twice(self, conn: ClientConnection, exchange: Exchange, inner: bytes) -> None:
+        api = facts.api_name(int.from_bytes(inner[:2], "big"))
+        finding = self.report(
+            (Direction.REQUEST, "twice", conn.client_host, conn.broker),
+            exchange,
+            "the receiver takes the second size for an API key and version, which no client has sent, and closes the "
+            "connection.",
+            "report it to the developers of the client, or of the proxy that sends the request in its place: it "
+            "puts a size in front of a message that has one",
+            size=len(inner),
+        )
+        finding.seen = (
+            f"{api} v{int.from_bytes(inner[2:4], 'big')} request of {conn.who} to {conn.where} has its size "
+            f"({len(inner)}) in front of it twice ({times(finding.count)})"
+        )
 
     def stray(self, conn: ClientConnection, opaque: Opaque) -> None:
         waiting = self._waiting.get(conn.number)

@@ -14,6 +14,7 @@ from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, size, some, times
 from ...engine.traffic import ClientConnection
+from ...models.leaders import Named, named_leader
 from ...models.produce import PRODUCE, PartitionProduceData, PartitionProduceResponse, ProduceDetector, said
 from ..security.authorization import DENIED
 from . import retries
@@ -315,6 +316,11 @@ ELSEWHERE = (
 """Codes that other detectors explain."""
 
 
+_UNKNOWN = error_code("UNKNOWN_SERVER_ERROR")
+_SOON_NS = 10 * SECOND
+_MOVED = "; Metadata names another leader, broker "
+
+
 class Refused(ProduceDetector):
     id = "produce-refused"
     severity = Severity.HIGH
@@ -327,6 +333,8 @@ class Refused(ProduceDetector):
 
     def setup(self) -> None:
         self._shown: dict[object, Shown | None] = {}  # by finding
+        # By finding of UNKNOWN_SERVER_ERROR: the connection, the partition, and when it was refused last.
+        self._unknown: dict[object, tuple[ClientConnection, tuple[str, int], int]] = {}
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         for result in self.produce.results(exchange):
@@ -358,6 +366,25 @@ class Refused(ProduceDetector):
                 f"{times(finding.count)}, for {some(places)}{said(finding.about['text'])}"
                 + (f"; {reason.seen}" if reason is not None else "")
             )
+            at = result.topic, result.partition
+            if code == _UNKNOWN and named_leader(conn, *at).named is Named.ITSELF:
+                self._unknown[key] = conn, at, exchange.response_time_ns or 0
+
+    def finish(self, now_ns: int) -> None:
+        for key, (conn, place, refused_ns) in self._unknown.items():
+            leader = conn.cluster.leaders.get(place)
+            if leader is None or leader.node in (-1, conn.cluster.node_at(conn.broker)):
+                continue
+            if not 0 <= leader.time_ns - refused_ns < _SOON_NS:
+                continue
+            finding = self._found[key]
+            finding.seen = f"{finding.seen.partition(_MOVED)[0]}{_MOVED}{leader.node} right after it"
+            finding.why = (
+                "the leader moved at that time, and Apache Kafka answers NOT_LEADER_OR_FOLLOWER then, after which "
+                "producers send the records to the new leader. They do not retry UNKNOWN_SERVER_ERROR: the "
+                "application gets an error, and whether the records were written is not known."
+            )
+            finding.remedy = "report it to the developers of the broker, or of the product that answers in its place"
 
     def _look(self, exchange: Exchange, result: PartitionProduceResponse) -> Shown | None:
         sent = self.produce.sent(exchange)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
@@ -605,6 +606,23 @@ _CHANGES = {
 _READS = frozenset(_CHANGES) | _BEGINNINGS
 
 
+_NEXT = {
+    False: {"DescribeLogDirs": 0, "ListGroups": 0, "DescribeCluster": 0, "ElectLeaders": 0, "AlterReplicaLogDirs": 0},
+    True: {"ListOffsets": 7, "DeleteRecords": 0, "DescribeProducers": 0},
+}
+"""What admin clients of today ask after Metadata, which names brokers or (True) leaders of topics: APIs, and the
+version that the newest option needs: OffsetSpec.maxTimestamp() of ListOffsets (KIP-734)."""
+
+
+@lru_cache(256)
+def _lacking(offered: frozenset[tuple[int, tuple[int, int]]], topics: bool) -> tuple[tuple[int, int], ...]:
+    ranges = dict(offered)
+    if exact_release(ranges) is not None:
+        return ()  # Kafka's own brokers are simply older
+    wanted = ((facts.api_key(api), version) for api, version in _NEXT[topics].items())
+    return tuple((key, version) for key, version in wanted if ranges.get(key, (0, -1))[1] < version)
+
+
 _CREATE, _DEFAULTS = facts.api_key("CreateTopics"), 4
 """The first version of CreateTopics with -1 for the broker's defaults."""
 _UNKNOWN_TOPIC = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION")
@@ -621,12 +639,15 @@ def _internal_topic(exchange: Exchange) -> str:
 class AdminGivesUp(Detector):
     id = "admin-client-gives-up"
     severity = Severity.LOW
-    title = "an admin client reads and ends there, and the API of the change that would follow is not offered"
+    title = "an admin client reads and goes no further, and the API that would follow is not offered"
     wanted = Wanted.NEW
 
+    AGAIN = 6
+    """Requests on a connection that has only asked for versions and then for one thing."""
+
     def setup(self) -> None:
-        # By connection: the last answer, and whether it can only be the first step of a change.
-        self._read: BoundedDict[int, tuple[Exchange, tuple[int, ...], bool]] = BoundedDict()
+        # By connection: the last answer, what may follow and is not offered, and whether it can only be a first step.
+        self._read: BoundedDict[int, tuple[Exchange, tuple[tuple[int, int], ...], bool]] = BoundedDict()
         self._other: BoundedDict[int, None] = BoundedDict()
         self._to_make: BoundedDict[int, tuple[Exchange, str] | None] = BoundedDict()
         """By connection: a topic that Streams makes itself, and that is not there; None once the client did something else."""
@@ -649,11 +670,19 @@ class AdminGivesUp(Detector):
         if exchange.api_key not in _READS or exchange.state is not State.PAIRED or exchange.error:
             self._other[conn.number] = None
             self._read.pop(conn.number, None)
-        elif offered is not None and len(offered) > 1 and (missing := tuple(key for key in changes if key not in offered)):
-            asked = exchange.request_view
-            if asked is not None and (exchange.api_key != METADATA or asked.to_dict()["topics"] == []):
-                before_change = exchange.api_key != _DESCRIBE_CONFIGS or not asked.to_dict().get("include_synonyms", True)
-                self._read[conn.number] = exchange, missing, before_change
+        elif offered is None or len(offered) < 2 or "admin" not in (conn.client_id or ""):
+            pass
+        elif (asked := exchange.request_view) is not None:
+            missing, first_step = tuple((key, 0) for key in changes if key not in offered), True
+            if exchange.api_key == _DESCRIBE_CONFIGS:
+                first_step = not asked.to_dict().get("include_synonyms", True)
+            elif exchange.api_key == METADATA and (topics := asked.to_dict()["topics"]) is not None:
+                if topics or not missing:
+                    missing, first_step = _lacking(frozenset(offered.items()), bool(topics)), False
+            elif exchange.api_key == METADATA:
+                missing = ()  # a list of all topics needs nothing more
+            if missing:
+                self._read[conn.number] = exchange, missing, first_step
 
     def _without_creation(self, conn: ClientConnection, exchange: Exchange, topic: str) -> None:
         offered = conn.about.range(_CREATE)
@@ -681,23 +710,27 @@ class AdminGivesUp(Detector):
         if to_make is not None and conn.by == "client" and not conn.lost and conn.identity not in self._creators:
             self._without_creation(conn, *to_make)
         other = self._other.pop(conn.number, self) is None
-        exchange, missing, before_change = self._read.pop(conn.number, (None, (), False))
-        if exchange is None or other or not conn.how or conn.by == "broker" or conn.lost or not (conn.client_id or "").startswith("adminclient"):
+        exchange, missing, first_step = self._read.pop(conn.number, (None, (), False))
+        if exchange is None or other or not conn.how or conn.by == "broker" or conn.lost:
             return
-        names = ", ".join(map(facts.api_name, missing))
-        came = since(missing[0], 0) or "a newer release"
+        names = ", ".join(f"{facts.api_name(key)}{f' v{version}' if version else ''}" for key, version in missing)
+        came = since(*missing[0]) or "a newer release"
         finding = self.report(
             (conn.identity, conn.broker, missing),
             exchange,
-            f"a tool that wants to change something asks {exchange.api} first, finds that {names} is not offered, and fails with an "
-            "UnsupportedVersionException that is not visible on the wire. One that only reads ends here too. "
-            f"Apache Kafka has {facts.api_name(missing[0])} since {came}: this is an older broker, a product without it, or a proxy that hides it.",
+            f"a tool asks {exchange.api} before what it is about, finds that {names} is not offered, and fails with an "
+            "UnsupportedVersionException that is not visible on the wire. One that wants no more than this answer "
+            f"ends here too. Apache Kafka has {names.partition(',')[0]} since {came}: this is an older broker, a "
+            "product without it, or a proxy that hides it.",
             f"read what the tool printed; if it needs {names}, use brokers of {came} or newer, an older tool, "
             "or the product's own means",
             facts=conn.facts,
-            missing=[facts.api_name(key) for key in missing],
+            missing=[facts.api_name(key) for key, _ in missing],
         )
-        finding.severity = self.severity if before_change or finding.count > 1 else Severity.INFO
+        again, enough = conn.requests >= self.AGAIN, 1 if first_step else 2 if exchange.api_key != METADATA else 3
+        finding.severity = self.severity if again or finding.count >= enough else Severity.INFO
+        asks = f"in {conn.requests} requests" if again else "and ends the connection"
         finding.seen = (
-            f"{conn.who} asks {conn.where} for {exchange.api} and ends the connection ({times(finding.count)}); the broker does not offer {names}"
+            f"{conn.who} asks {conn.where} for {exchange.api} {asks} ({times(finding.count)}), and for nothing else; "
+            f"the broker does not offer {names}"
         )

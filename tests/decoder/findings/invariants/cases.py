@@ -18,7 +18,7 @@ Change = Callable[[Body, Body], object]
 
 class Case(NamedTuple):
     """`answer`: of a healthy broker. `changes`: by row. `times`: how often the changed exchange is repeated on the
-    connection."""
+    connection. `before`: the API, version, request and answer of an exchange that goes before each."""
 
     api: str
     version: int
@@ -26,6 +26,7 @@ class Case(NamedTuple):
     answer: Body
     changes: dict[str, Change]
     times: int = 1
+    before: tuple[str, int, Body, Body] | None = None
 
     def changed(self, row: str) -> tuple[Body, Body]:
         asked, answer = copy.deepcopy(self.asked), copy.deepcopy(self.answer)
@@ -64,12 +65,12 @@ def put(*path: str | int, value: Any) -> Change:
 
 
 def batch(
-    offset: int = 0, count: int = 1, producer: int = -1, sequence: int = -1, transactional: bool = False
+    offset: int = 0, count: int = 1, producer: int = -1, sequence: int = -1, transactional: bool = False, **others: int
 ) -> bytes:
     found = [records.Record(offset + i, 1_000, None, b"v", ()) for i in range(count)]
     epoch = 0 if producer >= 0 else -1
     return records.encode_batch(
-        found, transactional=transactional, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+        found, transactional=transactional, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **others
     )
 
 
@@ -172,6 +173,12 @@ def _fetching() -> Iterator[Case]:
         **items("list-offsets", "topics", "partitions", partition_index=9),
         "list-offsets-negative": put("topics", 0, "partitions", 0, "offset", value=-7),
     })  # fmt: skip
+    earliest = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -2}]}]}
+    start = {"partition_index": 0, "offset": 2, "timestamp": -1, "leader_epoch": 7}
+    of_epoch_7 = {**part, "records": batch(2, partition_leader_epoch=7)}
+    yield Case("Fetch", 12, asked, {"responses": [{"topic": "orders", "partitions": [of_epoch_7, empty]}]}, {
+        "list-offsets-epoch": put(*first, "records", value=batch(2, partition_leader_epoch=3)),
+    }, before=("ListOffsets", 7, earliest, {"topics": [{"name": "orders", "partitions": [start]}]}))  # fmt: skip
     by_time = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": 5000}]}]}
     record = {"partition_index": 0, "offset": 4, "timestamp": 5000, "leader_epoch": 0}
     yield Case("ListOffsets", 7, by_time, {"topics": [{"name": "orders", "partitions": [record]}]}, {

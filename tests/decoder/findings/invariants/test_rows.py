@@ -37,6 +37,8 @@ def conversation(case: Case, *bodies: tuple[Body, Body]) -> Conversations:
         {"brokers": brokers, "controller_id": 1, "cluster_id": "c", "topics": []},
     )
     for asked, answer in bodies:
+        if case.before is not None:
+            made.ask(connection, *case.before)
         made.ask(connection, case.api, case.version, asked, answer)
     return made
 

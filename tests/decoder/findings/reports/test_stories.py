@@ -20,11 +20,12 @@ from .stories import (
     inside,
     more_clients,
     producing,
+    products,
     versions,
 )
 from .stories.telling import Story
 
-AREAS = connections, versions, producing, fetching, groups, admin, brokers, clients, inside, more_clients
+AREAS = connections, versions, producing, fetching, groups, admin, brokers, products, clients, inside, more_clients
 STORIES = [story for area in AREAS for story in area.STORIES]
 NAMED = [story for story in STORIES if story.named]
 OPEN = [story for story in STORIES if not story.named]
@@ -69,3 +70,7 @@ def test_a_client_that_asks_again_on_another_connection_has_waited() -> None:
 def test_requests_one_at_a_time_are_not_taken_for_several_in_flight() -> None:
     first = above_info(connections.requests_without_waiting(together=False))[0]
     assert first.id == "closed-on-first-request" and "without waiting" not in first.seen
+
+
+def test_topics_that_are_described_at_an_older_kafka_are_nothing_to_report() -> None:
+    assert above_info(clients.largest_timestamp_that_cannot_be_asked_for(lacks=False)) == []

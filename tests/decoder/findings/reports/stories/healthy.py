@@ -38,6 +38,22 @@ from .groups import (
     offsets_that_are_never_used,
 )
 from .producing import commit_without_the_offsets, sequence_that_overflows
+from .products import (
+    balancer_in_front_of_brokers,
+    deletion_refused_for_the_cluster,
+    end_of_a_new_leader,
+    end_that_is_the_last_record,
+    epoch_of_now_for_the_earliest_record,
+    epoch_that_metadata_does_not_show,
+    generations_of_one_member,
+    leader_that_one_broker_hears_of_later,
+    names_within_kubernetes,
+    partition_given_twice,
+    request_with_two_sizes,
+    segment_without_the_offset,
+    time_without_a_timestamp,
+    unknown_error_when_the_leader_moves,
+)
 from .telling import LATER, NOW_MS, Talk, assignment, batch, java, librdkafka, subscription, topic
 
 TOKEN = b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.e30.\x01\x01"
@@ -458,6 +474,58 @@ def aborted_records_that_are_left_out() -> Conversations:
     return aborted_records_again_and_again(moves=True)
 
 
+def members_that_are_waited_for() -> Conversations:
+    return generations_of_one_member(waits=True)
+
+
+def epoch_that_metadata_shows() -> Conversations:
+    return epoch_that_metadata_does_not_show(shown=True)
+
+
+def topic_that_is_not_there_to_be_deleted() -> Conversations:
+    return deletion_refused_for_the_cluster(error=3)
+
+
+def log_that_is_read_to_its_end() -> Conversations:
+    return segment_without_the_offset(end=1)
+
+
+def time_with_its_timestamp() -> Conversations:
+    return time_without_a_timestamp(NOW_MS)
+
+
+def broker_that_was_away_once() -> Conversations:
+    return balancer_in_front_of_brokers(turns=1)
+
+
+def epoch_of_the_earliest_record() -> Conversations:
+    return epoch_of_now_for_the_earliest_record(epoch=3)
+
+
+def end_that_is_the_next_offset() -> Conversations:
+    return end_that_is_the_last_record(end=42)
+
+
+def monitor_within_kubernetes() -> Conversations:
+    return names_within_kubernetes("10.8.0.12:9092")
+
+
+def partition_that_changes_hands() -> Conversations:
+    return partition_given_twice(revoked=True)
+
+
+def request_with_one_size() -> Conversations:
+    return request_with_two_sizes(sizes=1)
+
+
+def leader_that_moves_once() -> Conversations:
+    return unknown_error_when_the_leader_moves(error=6)
+
+
+def log_that_was_truncated() -> Conversations:
+    return end_of_a_new_leader(after=90)
+
+
 TWINS = (
     address_that_works, answered_in_order, log_in_again_in_turn, leader_that_moved, old_broker_that_falls_back, group_at_kafka_4,
     compressed_and_idempotent, transaction_after_another, coordinator_that_moves, position_checked_against_the_epoch,
@@ -469,5 +537,9 @@ TWINS = (
     coordinator_that_is_looked_for, topics_of_streams_that_are_made, client_that_follows_a_broker, login_with_kerberos,
     token_that_was_renewed, topic_that_is_deleted_late, log_directories, epochs_that_are_not_known, offset_without_an_epoch,
     metadata_asked_for_by_a_client_that_waits, fetches_that_two_stops_of_a_broker_end, records_below_the_last_stable_offset,
-    leader_that_leads_in_the_end, aborted_records_that_are_left_out, *inside.TWINS, *more_clients.TWINS,
+    leader_that_leads_in_the_end, aborted_records_that_are_left_out, *inside.TWINS, *more_clients.TWINS, members_that_are_waited_for,
+    epoch_that_metadata_shows, leader_that_one_broker_hears_of_later, topic_that_is_not_there_to_be_deleted,
+    log_that_is_read_to_its_end, time_with_its_timestamp, broker_that_was_away_once, epoch_of_the_earliest_record,
+    end_that_is_the_next_offset, log_that_was_truncated, monitor_within_kubernetes, partition_that_changes_hands,
+    request_with_one_size, leader_that_moves_once,
 )  # fmt: skip
