@@ -319,7 +319,7 @@ def test_an_intercepts_limit_is_that_of_all_workers(
     for client in clients[-2:]:
         client.sendall(wire.request(HEARTBEAT, 0, 5))
     next_events(proxy, InterceptHeld, 2)
-    held = control.held(wait=10)
+    held = control.held(wait=PATIENCE)
     assert {frame["id"] % 2 for frame in held} == {0, 1} and {frame["connection"] % 2 for frame in held} == {0, 1}
     for frame in held:
         control.resume(frame["id"])
