@@ -29,14 +29,15 @@ RECORDING_SECONDS, OBSERVER_SECONDS = 25.0, 30.0
 overloaded machine, and a recording is to be complete."""
 HURRIED = "inspector", "meter"
 """Readers that need not read everything: what they have not seen is counted."""
-READER_SECONDS = 10.0
+READER_SECONDS = 30.0
 """How long each other reader may take after the observer has finished. They end earlier by themselves (`REST_SECONDS`), but they run
 at low priority, too."""
 REST_SECONDS = 1.0, 5.0
 """How long they may at least and at most read what is left, after the relays have ended. The inspector reports what it has not read."""
 UNHEARD_SECONDS = 1.0
 """The same for an inspector that serves only the control API (no `findings`): its last results have no reader any more."""
-CONTROL_SECONDS = 5.0
+CONTROL_SECONDS = 15.0
+"""How long the control server may take. It has little to do: this is for one that hangs."""
 
 
 def start_child(
