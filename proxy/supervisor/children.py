@@ -29,39 +29,47 @@ RECORDING_SECONDS, OBSERVER_SECONDS = 25.0, 30.0
 overloaded machine, and a recording is to be complete."""
 HURRIED = "inspector", "meter"
 """Readers that need not read everything: what they have not seen is counted."""
-READER_SECONDS = 10.0
+READER_SECONDS = 30.0
 """How long each other reader may take after the observer has finished. They end earlier by themselves (`REST_SECONDS`), but they run
 at low priority, too."""
 REST_SECONDS = 1.0, 5.0
 """How long they may at least and at most read what is left, after the relays have ended. The inspector reports what it has not read."""
 UNHEARD_SECONDS = 1.0
 """The same for an inspector that serves only the control API (no `findings`): its last results have no reader any more."""
-CONTROL_SECONDS = 5.0
+CONTROL_SECONDS = 15.0
+"""How long the control server may take. It has little to do: this is for one that hangs."""
 
 
 def start_child(
     module: str, settings: object, fds: Sequence[int], fork_server: ForkServer | None = None
 ) -> tuple[Process, socket.socket]:
     """Run `barnabas.proxy.<module>` with these settings and descriptors; return it with our end of its control socket."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        ours.send(to_json(settings))
-        if fork_server is not None:
-            try:
-                return fork_server.start(module, [theirs.fileno(), *fds]), ours
-            except ForkServerGone:
-                pass
-        child = subprocess.Popen(
-            python(f"proxy.{module}", str(theirs.fileno())),
-            pass_fds=[theirs.fileno(), *fds],
+    if fork_server is not None:
+        try:
+            return _start(settings, lambda control: fork_server.start(module, [control, *fds]))
+        except ForkServerGone:  # or late: what it may still fork finds its control socket ended, and does so, too
+            pass
+    return _start(
+        settings,
+        lambda control: subprocess.Popen(
+            python(f"proxy.{module}", str(control)),
+            pass_fds=[control, *fds],
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C in a terminal reaches the foreground group: this process, not these
-        )
+        ),
+    )
+
+
+def _start(settings: object, start: Callable[[int], Process]) -> tuple[Process, socket.socket]:
+    """Make the control socket, start a process with a descriptor of its other end, and then send the settings."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with theirs:
+            child = start(theirs.fileno())
+            ours.send(to_json(settings))
     except BaseException:
         ours.close()
         raise
-    finally:
-        theirs.close()
     return child, ours
 
 

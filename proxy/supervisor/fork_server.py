@@ -36,7 +36,8 @@ from .interpreter import python
 PACKET = 4096
 MOST_FDS = 250
 """Most descriptors in one packet (Linux allows 253, SCM_MAX_FD)."""
-START_SECONDS = 60.0
+START_SECONDS = 300.0
+"""For one that hangs: on an overloaded machine it starts late, and fresh interpreters would start later still."""
 _PROXY = __package__.rpartition(".")[0]
 _MODULES = {"control": "control.server"}
 _LOADED = ("relay.loop", "observers.observer", "observers.inspector", "control.server")
@@ -160,7 +161,10 @@ def serve(owner: socket.socket) -> Callable[[], None] | None:
             run: Callable[[], None] = import_module(f"{_PROXY}.{asked['start']}").main
             return run
         pidfd = os.pidfd_open(pid)
-        socket.send_fds(owner, [json.dumps({"pid": pid}).encode()], [pidfd])
+        try:
+            socket.send_fds(owner, [json.dumps({"pid": pid}).encode()], [pidfd])
+        except ConnectionError:  # the owner has given up
+            return None
         for fd in (pidfd, *sent):
             os.close(fd)
 

@@ -13,6 +13,7 @@ from barnabas.proxy.events import show
 from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2
 from harness.proxies import Proxy
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 
 Names = dict[str, Any]
@@ -109,7 +110,7 @@ def a_test_of_ones_own() -> Names:
     def run_my_test(bootstrap: str) -> None:
         producer = Producer({"bootstrap.servers": bootstrap, "client.id": "shop"})
         producer.produce("orders", b"one", b"key")
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     return {"run_my_test": run_my_test}
 

@@ -102,29 +102,37 @@ async def listen(
     patient: bool = False,
     reader: FeedReader | None = None,
 ) -> AsyncIterator[FeedEvent]:
-    """`subscribe` for asyncio. Datagrams are taken from the kernel while the event loop runs, also while the body of
-    the `async for` waits for something else; at most `backlog_bytes` are kept, later ones are missed."""
+    """`subscribe` for asyncio. While the event loop runs, datagrams are taken from the kernel and the subscription is
+    renewed, also while the body of the `async for` waits for something else; at most `backlog_bytes` are kept, later
+    ones are missed."""
     reader = FeedReader(token) if reader is None else reader
     stream: Any = await asyncio_dgram.from_socket(_open(address, receive_bytes))
     backlog = _Backlog(stream, backlog_bytes)
-    receiving = asyncio.create_task(backlog.receive())
+    tasks = [asyncio.create_task(backlog.receive()), asyncio.create_task(_renew(stream, reader))]
     started = time.monotonic()
     try:
         while True:
             now = time.monotonic()
             _check(reader, address, started, now, patient)
-            if reader.due(now):
-                with contextlib.suppress(OSError):
-                    await stream.send(reader.hello(now))
             data = await backlog.next(reader.until_due(now))
             if data is not None:
                 for event in reader.receive(data):
                     yield event
     finally:
+        for task in tasks:
+            task.cancel()
         with contextlib.suppress(OSError, asyncio_dgram.TransportClosed):
             await stream.send(reader.bye())
-        receiving.cancel()
         stream.close()
+
+
+async def _renew(stream: Any, reader: FeedReader) -> None:
+    while True:
+        now = time.monotonic()
+        if reader.due(now):
+            with contextlib.suppress(OSError):
+                await stream.send(reader.hello(now))
+        await asyncio.sleep(max(reader.until_due(now), 0.001))
 
 
 class _Backlog:

@@ -11,6 +11,7 @@ from barnabas.captures.native.accelerator import native
 from barnabas.captures.recording import page_cache_hints
 from barnabas.captures.recording.segment import check
 from harness.recordings import metadata_answer, metadata_request
+from harness.waiting import PATIENCE
 
 MIB = 1 << 20
 
@@ -24,7 +25,7 @@ def _record(directory: Path, mib: int) -> int:
         count += 1
         for thread in threading.enumerate():
             if thread.name == "page cache hints":
-                thread.join(60)
+                thread.join(PATIENCE)
     recorder.close()
     return count
 

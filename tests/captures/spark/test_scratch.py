@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures.spark import session as made
 from harness.run.lines import line
+from harness.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +82,7 @@ def test_a_folder_that_a_process_names_is_in_use(place: Path) -> None:
     ) as jvm:  # fmt: skip
         line(jvm, "that it runs")
         assert made.sweep(place) == [] and path.is_dir()
-        jvm.communicate(timeout=60)
+        jvm.communicate(timeout=PATIENCE)
     assert made.sweep(place) == [path]
 
 

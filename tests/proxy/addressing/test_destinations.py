@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.proxy.addressing import resolver
-from barnabas.proxy.addressing.address_map import AddressMap
+from barnabas.proxy.addressing.address_map import REFUSED_EVERY, AddressMap
 from barnabas.proxy.addressing.destinations import ITSELF, Allowed, Destinations
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.events import (
@@ -154,6 +155,7 @@ def test_no_tunnel_to_where_it_is_not_allowed(testbed: Testbed) -> None:
 
 def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served(testbed: Testbed) -> None:
     many: Brokers = [(number, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 9092) for number in range(25_000)]
+    begun = time.monotonic()
     proxy = testbed.proxy(naming(testbed, lambda: many), limits=Limits(max_brokers=50))
     client = testbed.client(proxy.address)
     for _ in range(2):
@@ -168,7 +170,8 @@ def test_25_000_brokers_take_as_many_files_as_are_allowed_and_clients_are_served
     proxy.stop()
     rest = list(proxy.events())
     assert not [event for event in rest if isinstance(event, RelayFault)]
-    assert len([event for event in rest if isinstance(event, ListenerFailed)]) <= 1
+    more = [event for event in rest if isinstance(event, ListenerFailed)]
+    assert len(more) <= 1 + (time.monotonic() - begun) / REFUSED_EVERY
 
 
 def test_half_of_the_files_stay_for_connections() -> None:

@@ -95,7 +95,7 @@ def test_a_running_proxy_is_found_inspected_changed_and_stopped(testbed: Testbed
             assert "recording to" in call("control", "record", str(tmp_path / "rec"), *kept, **own).stdout
             assert call("control", "stop", **own).returncode == 0
             proxy.stdout.read()
-            assert proxy.wait(60) == 0
+            assert proxy.wait(PATIENCE) == 0
         finally:
             if proxy.poll() is None:
                 os.kill(proxy.pid, signal.SIGTERM)

@@ -305,8 +305,7 @@ def outcomes() -> Iterator[dict[int, Outcome]]:
                 hit.add(event.rule)
         for each in trying:
             each.result()
-    with suppress(NeverHappened):  # then there are no more connections: nothing is on its way to the broker any more
-        until(lambda: not standing, seconds=5)
+    until(lambda: not standing, lambda: standing)  # nothing is on its way to the broker any more
     yield found
     testbed.close()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ from barnabas.proxy.events import (
 from barnabas.proxy.observers.finding_reports import FindingReports
 from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
+from barnabas.proxy.supervisor import children
 from harness import wire
 from harness.recordings import metadata_answer, metadata_request
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event
+from harness.waiting import PATIENCE
 from harness.wire import with_size
 from traffic.conversations import Conversations
 
@@ -53,6 +57,14 @@ def next_of(proxy: Proxy) -> FindingSeen:
     return found
 
 
+@pytest.fixture
+def patient(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Proxy]:
+    """Starts a proxy that waits for its last findings as long as a busy machine takes, not only some seconds."""
+    monkeypatch.setattr(children, "REST_SECONDS", (PATIENCE, PATIENCE))
+    monkeypatch.setattr(children, "READER_SECONDS", PATIENCE)
+    return partial(testbed.proxy, findings=True, drain_seconds=PATIENCE)
+
+
 def rest(proxy: Proxy) -> list[Event]:
     proxy.stop()
     return list(proxy.events())
@@ -70,8 +82,10 @@ def test_a_finding_is_reported_while_the_traffic_runs(testbed: Testbed) -> None:
     assert decode(encode(found)) == found
 
 
-def test_a_finding_is_reported_again_when_doubled_and_at_the_end(testbed: Testbed) -> None:
-    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
+def test_a_finding_is_reported_again_when_doubled_and_at_the_end(
+    testbed: Testbed, patient: Callable[..., Proxy]
+) -> None:
+    proxy = patient(testbed.broker(REFUSING).address)
     client = testbed.client(proxy.address)
     ask(client, 1)
     found = [next_of(proxy)]
@@ -87,10 +101,10 @@ def test_a_finding_is_reported_again_when_doubled_and_at_the_end(testbed: Testbe
     assert {e.number for e in found} == {found[0].number}
 
 
-def test_lower_severities_than_wanted_are_not_reported(testbed: Testbed) -> None:
+def test_lower_severities_than_wanted_are_not_reported(testbed: Testbed, patient: Callable[..., Proxy]) -> None:
     def found(severity: str) -> list[Event]:
         broker = testbed.broker(answering(bytes(6) + b"surplus"))
-        proxy = testbed.proxy(broker.address, findings=True, findings_from=severity)
+        proxy = patient(broker.address, findings_from=severity)
         client = testbed.client(proxy.address)
         for number in (1, 2):  # the client goes on after the first one: it does not mind
             client.sendall(wire.request(12, 0, number, b"\0\1g" + bytes(4) + b"\0\1m"))  # Heartbeat v0
@@ -305,9 +319,9 @@ def test_what_was_not_sent_is_reported_later() -> None:
     assert len(list(reports.due([finding(1)]))) == 1
 
 
-def test_connections_close_before_the_last_findings(testbed: Testbed) -> None:
+def test_connections_close_before_the_last_findings(testbed: Testbed, patient: Callable[..., Proxy]) -> None:
     """The last findings come after the last connection has ended."""
-    proxy = testbed.proxy(testbed.broker(REFUSING).address, findings=True)
+    proxy = patient(testbed.broker(REFUSING).address)
     client = testbed.client(proxy.address)
     ask(client, 1)
     client.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,18 @@ def start_broker() -> Iterator[StartBroker]:
     yield one
     for broker in made:
         broker.stop()
+
+
+@pytest.fixture
+def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """``pass_time(seconds)``: the replay's clock is so much later from now on, however long the test really takes."""
+    passed_ns, monotonic_ns = [0], time.monotonic_ns
+    monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns() + passed_ns[0])
+
+    def go_on(seconds: float) -> None:
+        passed_ns[0] += int(seconds * 1e9)
+
+    return go_on
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -11,9 +12,10 @@ from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.replay.session import Replay
 from barnabas.proxy.replay.settings import Pace, Settings
 from harness.peers.scripted_broker import StartBroker, TimedRecording
+from harness.waiting import PATIENCE
 
 HERE, THERE = UUID(int=1), UUID(int=2)
-SETTINGS = Settings(Pace(0.0), patience=0.2)
+SETTINGS = Settings(Pace(0.0), patience=PATIENCE)
 METADATA = {"brokers": [{"node_id": 1, "host": "127.0.0.1", "port": 9092}]}
 TOPIC = {"name": "orders", "topic_id": HERE, "partitions": [{"partition_index": 0, "leader_id": 1}]}
 OTHER_GROUP = ("billing", 32, "share.auto.offset.reset")
@@ -36,13 +38,6 @@ def share_fetches(recording: TimedRecording, count: int) -> None:
         recording.exchange(20 + 10 * number, 1, "ShareFetch", 1, asked, {"responses": [{"topic_id": HERE, "partitions": [row]}]})
 
 
-def nothing_yet(message: Any, received: Any) -> dict[str, Any]:
-    """A broker whose share group stands at the end of the topic."""
-    if message.api == "Metadata":
-        return METADATA | {"topics": [TOPIC | {"topic_id": THERE}]}
-    return {}
-
-
 @pytest.mark.parametrize(
     ("altered", "policy", "explained"),
     [
@@ -52,8 +47,20 @@ def nothing_yet(message: Any, received: Any) -> dict[str, Any]:
     ],
 )
 def test_differences_of_a_share_group_are_explained_by_its_skipped_setting(
-    start_broker: StartBroker, recording: TimedRecording, altered: tuple[str, int, str], policy: Policy, explained: bool
+    start_broker: StartBroker,
+    recording: TimedRecording,
+    pass_time: Callable[[float], None],
+    altered: tuple[str, int, str],
+    policy: Policy,
+    explained: bool,
 ) -> None:
+    def nothing_yet(message: Any, received: Any) -> dict[str, Any]:
+        """The share group stands at the end of the topic."""
+        if message.api == "Metadata":
+            return METADATA | {"topics": [TOPIC | {"topic_id": THERE}]}
+        pass_time(0.4 * PATIENCE)
+        return {}
+
     broker = start_broker(nothing_yet)
     broker.topics["orders"] = (THERE.bytes, 1)
     recording.exchange(0, 0, "Metadata", 12, {"topics": [{"name": "orders"}]}, METADATA | {"topics": [TOPIC]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from harness.peers.scripted_broker import StartBroker, TimedRecording
 from harness.waiting import PATIENCE, until
 from harness.wire import with_size
 
-MAX = Settings(Pace(0.0), patience=2)
+MAX = Settings(Pace(0.0), patience=PATIENCE)
 BEAT: dict[str, Any] = {"group_id": "g", "generation_id": 0, "member_id": ""}
 
 
@@ -191,14 +192,23 @@ def test_a_transient_error_is_retried(start_broker: StartBroker, recording: Time
     assert (report.sent, report.again, report.count, report.equal) == (1, 3, 0, 1)
 
 
-def test_an_error_that_outlasts_patience_is_a_difference(start_broker: StartBroker, recording: TimedRecording) -> None:
-    broker = start_broker(lambda message, received: {"error_code": facts.error_code("NOT_COORDINATOR")})
+def test_an_error_that_outlasts_patience_is_a_difference(
+    start_broker: StartBroker, recording: TimedRecording, pass_time: Callable[[float], None]
+) -> None:
+    def answers(message: Any, received: Any) -> dict[str, Any]:
+        pass_time(0.4 * PATIENCE)
+        return {"error_code": facts.error_code("NOT_COORDINATOR")}
+
+    broker = start_broker(answers)
     recording.exchange(0, 0, "Heartbeat", 4, BEAT, {})
-    report = Replay(recording.done(), broker.address, settings=Settings(Pace(0.0), patience=1.5)).run()
-    assert report.different == {"Heartbeat error_code": 1} and report.again >= 2
+    report = Replay(recording.done(), broker.address, settings=MAX).run()
+    assert report.different == {"Heartbeat error_code": 1}
+    assert report.again == 3  # the fourth answer comes 1.2 PATIENCE after the first
 
 
-def test_a_missing_topic_is_waited_for_once(start_broker: StartBroker, recording: TimedRecording) -> None:
+def test_a_missing_topic_is_waited_for_once(
+    start_broker: StartBroker, recording: TimedRecording, pass_time: Callable[[float], None]
+) -> None:
     """The first Produce is sent again and again, those behind it are not: but for other errors, and once it was made."""
     gone, moved = facts.error_code("UNKNOWN_TOPIC_OR_PARTITION"), facts.error_code("NOT_LEADER_OR_FOLLOWER")
     asked: dict[bytes, int] = {}
@@ -209,6 +219,8 @@ def test_a_missing_topic_is_waited_for_once(start_broker: StartBroker, recording
         (batch,) = batches(message["topic_data[0].partition_data[0].records"])
         value = next(batch.records()).value
         asked[value] = asked.get(value, 0) + 1
+        if value == b"one":
+            pass_time(0.4 * PATIENCE)
         first = {b"moved": moved, b"made": gone}
         return produced(message, error=gone if value not in first else first[value] if asked[value] == 1 else 0)
 
@@ -217,8 +229,8 @@ def test_a_missing_topic_is_waited_for_once(start_broker: StartBroker, recording
         recording.exchange(number * 5, 0, "Produce", 9, produce(value), ROW)
     recording.exchange(30, 0, "CreateTopics", 4, {"topics": [{"name": "t"}]}, {"topics": [{"name": "t"}]})
     recording.exchange(35, 0, "Produce", 9, produce(b"made"), ROW)
-    report = Replay(recording.done(), broker.address, settings=Settings(Pace(0.0), patience=1.5)).run()
-    assert asked.pop(b"one") > 2 and asked.pop(b"two") >= 1  # sent when patience for the one before is over, or nearly
+    report = Replay(recording.done(), broker.address, settings=MAX).run()
+    assert asked.pop(b"one") == 4 and asked.pop(b"two") >= 1  # sent when patience for the one before is over, or nearly
     assert asked == {b"three": 1, b"moved": 2, b"made": 2}
     assert report.different == {"Produce responses[*].partition_responses[*].error_code": 3}
     assert report.notes["topics that the target did not have in time are not waited for again"] >= 1
@@ -391,7 +403,9 @@ def test_a_target_that_cannot_be_reached(recording: TimedRecording) -> None:
         Replay(recording.done(), ("127.0.0.1", 1), settings=MAX).run()
 
 
-def test_fetches_that_come_back_early_are_repeated(start_broker: StartBroker, recording: TimedRecording) -> None:
+def test_fetches_that_come_back_early_are_repeated(
+    start_broker: StartBroker, recording: TimedRecording, pass_time: Callable[[float], None]
+) -> None:
     data = encode_batch([Record(n, 5, None, b"%d" % n, ()) for n in range(3)])
     row = {"partition_index": 0, "high_watermark": 3, "records": data}
     full = {"responses": [{"topic": "t", "partitions": [row]}]}
@@ -408,8 +422,13 @@ def test_fetches_that_come_back_early_are_repeated(start_broker: StartBroker, re
     folder = recording.done()
     report = Replay(folder, broker.address, settings=MAX).run()
     assert (report.again, report.count) == (2, 0)
-    broker.answers = lambda message, received: {"responses": []}
-    report = Replay(folder, broker.address, settings=Settings(Pace(0.0), patience=0.4)).run()
+
+    def nothing(message: Any, received: Any) -> dict[str, Any]:
+        pass_time(0.4 * PATIENCE)
+        return {"responses": []}
+
+    broker.answers = nothing
+    report = Replay(folder, broker.address, settings=MAX).run()
     # Records that were there before the recording began cannot be expected; these were.
     assert report.notes.get("a fetched batch was written before the recording began") == 1
 

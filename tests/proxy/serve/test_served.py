@@ -153,7 +153,7 @@ def test_an_unrecorded_request_fails_with_a_reason(recorded):
     with Served(recorded("two-members")) as served:
         admin = AdminClient({"bootstrap.servers": served.bootstrap})
         with pytest.raises(KafkaException) as failed:
-            admin.create_topics([NewTopic("other", 1)], request_timeout=5)["other"].result(PATIENCE)
+            admin.create_topics([NewTopic("other", 1)], request_timeout=PATIENCE)["other"].result(PATIENCE)
         assert served.summary().misses == {"CreateTopics": 1}
     assert "not in the recording: CreateTopics" in str(failed.value)
 

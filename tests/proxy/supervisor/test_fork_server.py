@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import ProcessFailed
+from barnabas.proxy.supervisor.children import start_child
 from barnabas.proxy.supervisor.fork_server import ForkServer, ForkServerGone
 from harness import wire
 from harness.scripted import answering
@@ -94,6 +97,25 @@ def test_without_it_processes_are_fresh_interpreters(testbed: Testbed) -> None:
                 assert wire.ask(client, wire.request(18, 0, 3))[4:8] == (3).to_bytes(4, "big")
                 client.close()
     server.close()
+
+
+def test_what_a_late_one_forks_gets_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for the fresh interpreter: two processes would read the same ring, and one of them nobody would know."""
+    ends: list[socket.socket] = []
+
+    class Late:
+        def start(self, module: str, fds: Sequence[int]) -> None:
+            ends.append(socket.socket(fileno=os.dup(fds[0])))
+            raise ForkServerGone("timed out")
+
+    def fresh(command: list[str], *, pass_fds: Sequence[int], **_: Any) -> None:
+        ends.append(socket.socket(fileno=os.dup(pass_fds[0])))
+
+    monkeypatch.setattr(subprocess, "Popen", fresh)
+    late: Any = Late()
+    _, control = start_child("relay.loop", {"given": "once"}, [], late)
+    with control, ends[0], ends[1]:
+        assert [end.recv(100, socket.MSG_DONTWAIT) for end in ends] == [b"", b'{"given": "once"}']
 
 
 def test_it_ends_with_its_owner() -> None:

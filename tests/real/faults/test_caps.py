@@ -10,6 +10,7 @@ from barnabas.decoder.schema import facts
 from barnabas.plugins.versions import dependencies
 from barnabas.ui.testing.fixture import Barnabas
 from confluent_kafka import Consumer
+from harness.waiting import PATIENCE
 from kafka import KafkaConsumer, KafkaProducer
 from real.brokers.fault_bench import seen
 from real.clients import confluent_client, kafka_python_client
@@ -94,7 +95,7 @@ def test_librdkafka(bench: Barnabas, topic: str, client: str) -> None:
 def test_kafka_python(bench: Barnabas, topic: str, client: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bench.bootstrap, client_id=client)
     try:
-        assert [producer.send(topic, str(n).encode()).get(30).offset for n in range(3)] == [0, 1, 2]
+        assert [producer.send(topic, str(n).encode()).get(PATIENCE).offset for n in range(3)] == [0, 1, 2]
     finally:
         producer.close()
     own = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest", "enable_auto_commit": False, "client_id": client}

@@ -104,7 +104,7 @@ class Stage:
         self.path.write_text("class Nothing:\n    def tick(self, ctx): pass\n")
         self.saved = 0
         self.broker = Broker()
-        self.config = PluginsConfig((parse(str(self.path)),), **{"budget": 30.0} | (plugins or {}))
+        self.config = PluginsConfig((parse(str(self.path)),), **{"budget": PATIENCE} | (plugins or {}))
         self.proxy = Proxy(
             ProxyConfig(
                 upstream=upstream or self.broker.address,

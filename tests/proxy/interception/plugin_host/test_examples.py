@@ -73,7 +73,7 @@ def test_a_tenant_has_its_own_topics_and_a_histogram(cluster: tuple[str, int]) -
     other = f"other-{uuid.uuid4().hex[:8]}"
     produce(show(cluster), other)
     plugins = [f"{FOLDER / 'latency.py'}?every=0.5", f"{FOLDER / 'tenant.py'}?prefix=blue."]
-    config = PluginsConfig(tuple(map(parse, plugins)), budget=30.0)
+    config = PluginsConfig(tuple(map(parse, plugins)), budget=PATIENCE)
     with Proxy(ProxyConfig(upstream=cluster, plugins=config)) as proxy:
         through = show(proxy.address)
         produce(through, topic)

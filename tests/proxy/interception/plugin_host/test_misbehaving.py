@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from .stage import Stage
 
 FAULTS = 3
 AFTER = 20
+HASTY = 0.3
+"""Seconds that a hook may take where it hangs. Elsewhere it is not ended, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +36,26 @@ def cluster() -> Iterator[tuple[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def shared(
+def stage_of(
     make_stage: Callable[..., Stage], cluster: tuple[str, int], tmp_path_factory: pytest.TempPathFactory
-) -> Stage:
-    plugins = {"budget": 0.3, "faults": FAULTS, "memory": 64 << 20}
-    return make_stage(
-        upstream=cluster, plugins=plugins, control=ControlConfig(directory=tmp_path_factory.mktemp("control"))
-    )
+) -> Callable[[float], Stage]:
+    """``stage_of(budget)``: the module's stage whose hooks may take so many seconds."""
+
+    @cache
+    def made(budget: float) -> Stage:
+        plugins = {"budget": budget, "faults": FAULTS, "memory": 64 << 20}
+        control = ControlConfig(directory=tmp_path_factory.mktemp("control"))
+        return make_stage(upstream=cluster, plugins=plugins, control=control)
+
+    return made
 
 
 @pytest.fixture
-def stage(shared: Stage) -> Iterator[Stage]:
-    yield shared
-    shared.clean()
+def stage(stage_of: Callable[[float], Stage], request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Patient, or with the budget that the test asks for."""
+    stage = stage_of(getattr(request, "param", PATIENCE))
+    yield stage
+    stage.clean()
 
 
 WRONG = {
@@ -64,9 +74,17 @@ WRONG = {
 
 DAILY = ("raises", "loops", "crashes")
 """One that is wrong, one that hangs, one that dies."""
+HANGS = ("loops", "sleeps")
 
 
-@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how in DAILY else pytest.mark.slow) for how in WRONG])
+@pytest.mark.parametrize(
+    ("how", "stage"),
+    [
+        pytest.param(how, HASTY if how in HANGS else PATIENCE, marks=() if how in DAILY else pytest.mark.slow, id=how)
+        for how in WRONG
+    ],
+    indirect=["stage"],
+)
 def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Stage, cluster: tuple[str, int], how: str) -> None:
     code, reason = WRONG[how]
     stage.load(
@@ -100,9 +118,7 @@ def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Stage, cluster: tuple
             elif isinstance(event, PluginDisabled):
                 disabled = event
         assert sent < 2000
-    slow = "did not return"  # on a machine with much else to do, whatever it does may take too long
-    assert all(fault.plugin == "Wrong" and (reason in fault.reason or slow in fault.reason) for fault in faults), faults
-    assert any(reason in fault.reason for fault in faults), faults
+    assert all(fault.plugin == "Wrong" and reason in fault.reason for fault in faults), faults
     assert [fault.faults for fault in faults] == list(range(1, FAULTS + 1))
     assert disabled.plugin == "Wrong"
     assert stage.proxy.control is not None
@@ -127,6 +143,7 @@ def test_nothing_is_lost_and_the_plugin_is_disabled(stage: Stage, cluster: tuple
         assert not isinstance(event, PluginFault)
 
 
+@pytest.mark.parametrize("stage", [HASTY], indirect=True)
 @pytest.mark.parametrize("hook", ["connected(self, ctx)", "exchange(self, exchange, ctx)", "tick(self, ctx)"])
 def test_hooks_that_nobody_waits_for_are_cut_off_as_well(stage: Stage, hook: str) -> None:
     stage.load(f"class Hangs:\n    apis = {{'ApiVersions'}}\n    def {hook}:\n        while True: pass\n")

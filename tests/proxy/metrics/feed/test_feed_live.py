@@ -22,6 +22,7 @@ from barnabas.captures.recording.index import RECORD, STRINGS_HEADER, IndexEncod
 from barnabas.decoder.filter import compile
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import ConnectionClosed, MeterListening, ProcessFailed, decode, encode
+from barnabas.proxy.metrics.feed import reader as feed_reader
 from barnabas.proxy.metrics.feed.client import (
     Batch,
     FeedError,
@@ -34,6 +35,7 @@ from barnabas.proxy.metrics.feed.client import (
     subscribe,
 )
 from barnabas.proxy.metrics.feed.layout import LEASE_SECONDS, DatagramKind, Header, parse, parse_totals
+from barnabas.proxy.metrics.feed.sender import FeedSender
 from barnabas.proxy.metrics.settings import MeterConfig
 from barnabas.ui.cli.common.failure import Failure
 from barnabas.ui.cli.proxy.feed import _for, joined_token, json_lines, plain_lines
@@ -212,6 +214,33 @@ def test_asyncio_gets_the_same_records_and_bounds_its_backlog(testbed: Testbed, 
     asyncio.run(both())
 
 
+def test_asyncio_renews_the_subscription_while_its_body_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_reader, "RENEW_SECONDS", 0.01)
+    sender = FeedSender("token", 5)
+
+    async def go(feed: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def welcome() -> None:
+            hello, peer = await loop.sock_recvfrom(feed, 1000)
+            sender.receive(hello, peer, 0.0, 1)
+            for datagram, to in sender.outgoing:
+                await loop.sock_sendto(feed, datagram, to)
+
+        welcoming = asyncio.create_task(welcome())
+        async for event in listen(feed.getsockname(), "token"):
+            assert isinstance(event, Joined)
+            await welcoming
+            renewed, _ = await asyncio.wait_for(loop.sock_recvfrom(feed, 1000), PATIENCE)
+            assert parse(renewed).kind == DatagramKind.HELLO
+            break
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as feed:
+        feed.bind(("127.0.0.1", 0))
+        feed.setblocking(False)
+        asyncio.run(go(feed))
+
+
 def test_a_vanished_subscriber_does_not_affect_others(testbed: Testbed) -> None:
     proxy = metered(testbed)
     gone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -220,9 +249,10 @@ def test_a_vanished_subscriber_does_not_affect_others(testbed: Testbed) -> None:
     gone.settimeout(PATIENCE)
     assert gone.recv(100)
     gone.close()  # without a word
-    with closing(joined(proxy)) as events:
+    with closing(joined(proxy)) as events, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(Received().until, events, MANY)
         ask(testbed.client(proxy.address), range(MANY), at_once=500)
-        received = Received().until(events, MANY)
+        received = reading.result(PATIENCE)
     assert (received.records, received.missed) == (MANY, 0)
     assert LEASE_SECONDS <= 15
 

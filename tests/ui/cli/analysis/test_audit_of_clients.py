@@ -50,8 +50,8 @@ def mock() -> Iterator[str]:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     owner = confluent_kafka.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
     owner.produce("orders", b"first")
-    assert owner.flush(10) == 0
-    (broker,) = owner.list_topics(timeout=10).brokers.values()
+    assert owner.flush(PATIENCE) == 0
+    (broker,) = owner.list_topics(timeout=PATIENCE).brokers.values()
     yield f"127.0.0.1:{broker.port}"
     del owner
 

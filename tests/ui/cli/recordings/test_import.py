@@ -213,7 +213,7 @@ def _captured(folder: Path) -> Path:
 
     def answer() -> None:
         connection, _ = listening.accept()
-        connection.settimeout(60)
+        connection.settimeout(PATIENCE)
         with server.wrap_socket(connection, server_side=True) as secure:
             for asked, answered in zip(requests, answers, strict=True):
                 take(secure, len(asked))

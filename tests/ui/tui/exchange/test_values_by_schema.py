@@ -18,6 +18,7 @@ from barnabas.ui.cli.common.opening import schemas_of
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.exchange.detail import DetailScreen
 from harness.recordings import RecordingBuilder, produce, produced
+from harness.waiting import PATIENCE
 
 SCHEMA = {
     "type": "record",
@@ -78,7 +79,7 @@ class SlowRegistry:
     def schema(self, schema_id: int) -> Schema | None:
         self.times += 1
         self.asked.set()
-        assert self.may.wait(60)
+        assert self.may.wait(PATIENCE)
         if schema_id == 8:
             raise SchemaError("schema 8: the registry\x1b[2J says no")
         return read_schema("order.avsc", json.dumps(SCHEMA).encode())
@@ -101,7 +102,7 @@ def test_keys_are_heard_while_a_registry_is_asked(tmp_path: Path) -> None:
             screen = app.screen
             assert isinstance(screen, DetailScreen)
             fields = lambda: "\n".join(f.value for f in screen.request.tree_shown.fields)  # noqa: E731
-            assert registry.asked.wait(60) and "schema 7: asking the registry" in fields()
+            assert registry.asked.wait(PATIENCE) and "schema 7: asking the registry" in fields()
             screen.request.move_to_field(3)
             await pilot.press("j")
             at = screen.request.position

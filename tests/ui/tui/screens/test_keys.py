@@ -27,6 +27,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from ..support.awaiting import text_of as text
+from ..support.awaiting import until_true
 from ..support.driving import drive, exchanges, on_screen
 
 
@@ -134,19 +135,16 @@ async def test_a_key_of_the_user_works_and_is_in_the_help(pilot: Pilot[None]) ->
 @on_screen(size=(100, 44))
 async def test_the_palette_does_what_keys_do(pilot: Pilot[None]) -> None:
     await pilot.press("ctrl+p", *"errors", "space", *"only", "enter")
-    await pilot.pause(0.1)
-    assert exchanges(pilot).errors_only
+    await until_true(pilot, lambda: exchanges(pilot).errors_only)
     await pilot.press("colon", *"go", "space", "7", "enter")
-    await pilot.pause(0.1)
     screen = exchanges(pilot)
-    assert screen.view.number(screen.list.cursor) == 6
+    await until_true(pilot, lambda: screen.view.number(screen.list.cursor) == 6)
     await pilot.press("colon", *"theme", "space", *"light", "enter")
     assert pilot.app.theme == "barnabas-light"
     await pilot.press("colon", *"filter", "space", *"nonsense", "space", "x", "enter")
     assert "filter: " in text(pilot)
     await pilot.press("escape", "colon", *"filter", "space", *"err", "enter")
-    await pilot.pause(0.1)
-    assert exchanges(pilot).wanted == "err" and len(exchanges(pilot).view) == 4
+    await until_true(pilot, lambda: exchanges(pilot).wanted == "err" and len(exchanges(pilot).view) == 4)
 
 
 def test_marks_and_comments_are_kept_beside_the_capture(story: Capture) -> None:
