@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..decoder import Topics, decode_response
+from ..decoder import Topics, decode_response, read_response
 from ..decoder.codec.message import Message
 from ..decoder.filter.entities import TopicPartition
-from ..decoder.schema import error_places
+from ..decoder.schema import error_places, facts
 from .actions.leaves import leaves
 
+_METADATA = facts.api_key("Metadata")
 MOST_BYTES, MOST_PARTITIONS = 8 << 20, 100_000
 """Bytes of Metadata responses that are kept until a leader is asked for; partitions that are remembered after that."""
 EPOCHS = 7
@@ -34,7 +35,8 @@ class Leaders:
     """The leaders that Metadata responses name; they are read when a leader is asked for."""
 
     def __init__(self) -> None:
-        self._unread: deque[Message] = deque()
+        self._unread: deque[tuple[bytes, int]] = deque()
+        """Frames and versions: once decoded, a message takes six times as much."""
         self._size = 0
         self._known: dict[tuple[str, int], Leader] = {}
 
@@ -42,15 +44,16 @@ class Leaders:
         """Take a Metadata response."""
         if metadata.api_version < EPOCHS or len(metadata.frame) > MOST_BYTES:
             return
-        self._unread.append(metadata)
+        self._unread.append((metadata.frame, metadata.api_version))
         self._size += len(metadata.frame)
         while self._size > MOST_BYTES:
-            self._size -= len(self._unread.popleft().frame)
+            self._size -= len(self._unread.popleft()[0])
 
     def of(self, place: TopicPartition) -> Leader | None:
         """The leader of a partition; None if it is not known, or there is none."""
         while self._unread:
-            self._read(self._unread.popleft())
+            frame, version = self._unread.popleft()
+            self._read(read_response(frame, api_key=_METADATA, api_version=version))
         self._size = 0
         return self._known.get((place.topic or "", -1 if place.partition is None else place.partition))
 

@@ -86,8 +86,8 @@ class BrokerFound(Event):
 
 
 class ListenerFailed(Event):
-    """No listener was opened for a broker; its own address went to the client. `brokers`: so many, this one and others, since
-    the last such event."""
+    """No listener was opened for a broker; its own address went to the client. `brokers`: so many of one response, this
+    one and others."""
 
     warning = True
     broker: Address

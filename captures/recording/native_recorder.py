@@ -2,8 +2,8 @@
 
 A `native.ConnectionRecorder` cuts frames, reads them by their plan as far as the index needs, pairs them, and appends
 packets and index records: the same bytes as `Recorder` writes by itself. It takes plain frames only. A connection changes
-over at any chunk: to a native recorder when everything that waits is plain, and back to its decoder for APIs with secrets,
-ApiVersions and SASL; frames that cannot be read to their end, or have bytes behind it; responses out of order; notes,
+over at any chunk: to a native recorder when everything that waits is plain, and back to its decoder for APIs with
+secrets and SASL; frames that cannot be read to their end, or have bytes behind it; responses out of order; notes,
 changed frames, losses; the end of the connection or of the segment; a disk that fails.
 """
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...decoder import Connection, Direction, Exchange, RequestSeen, Topics
 from ...decoder.codec import secrets
-from ...decoder.codec.plan import API_VERSIONS
 from ...decoder.codec.project import Skim, skim
 from ...decoder.connection.exchange import State
 from ...decoder.schema import facts
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from ..native._native import ConnectionRecorder
 
 _CARE = 2  # why a native recorder stopped: it needs Python; 1: the segment has to be attended to first
-_SLOW = {API_VERSIONS, facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
+_SLOW = {facts.api_key("SaslHandshake"), facts.api_key("SaslAuthenticate")}
 _PATIENCE, _MOST_PATIENCE = 8, 1024
 _MOVED_A_CHUNK = 64
 """Requests in flight that may be moved between a native recorder and a decoder, on average for each chunk."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from .. import embedded, records
@@ -22,7 +22,8 @@ from ..wire.frame import Direction
 from .codec import decode_request_header
 from .encode import MEANING, TOPIC_NAME
 from .message import JSON_SCALARS, Message, jsonable
-from .plan import Fields, StructPlan
+from .plan import Fields, Plan, StructPlan, field_paths
+from .project import places
 from .secrets import shown
 
 Json = Any
@@ -217,11 +218,15 @@ def payload_ranges(direction: Direction, api: str, frame: bytes, message: Messag
     if message is None:
         return [(_body_start(frame, direction), len(frame))]
     found: list[Range] = []
-    for path, _, end in message.map():
-        value = message[path] if path.rpartition(".")[2] in ("records", "unaligned_records") else None
+    for value, end in chain.from_iterable(places(message, _record_areas(message.plan))):
         if isinstance(value, bytes):
             found += [(end - len(value) + low, end - len(value) + high) for low, high in _in_area(value)]
     return found
+
+
+@cache
+def _record_areas(of: Plan) -> tuple[str, ...]:
+    return tuple(each.path for each in field_paths(of.root) if each.field.name in ("records", "unaligned_records"))
 
 
 def _body_start(frame: bytes, direction: Direction) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..embedded import metadata_log
 from ..errors import DecodeError, UnknownVersion
-from ..reference.settings import MOST_NAME, SENSITIVE, holds_credentials, holds_no_credentials
+from ..reference.settings import holds_credentials, holds_no_credentials, may_be_credentials
 from ..schema import facts, meaning
 from ..schema.meaning import Meaning
 from ..wire.frame import Direction
@@ -31,12 +31,27 @@ FETCHES = facts.api_key_set("Fetch", "FetchSnapshot")
 _FETCH = facts.api_key("Fetch")
 # The response in an Envelope depends on a request that is not known here; it may have a new token's HMAC.
 _SECRETS = Meaning.SECRET, Meaning.SETTING, Meaning.ENCLOSED_REQUEST, Meaning.ENCLOSED_RESPONSE
-_CONFIG_APIS = {"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs"}
+_CONFIG_APIS = {
+    "AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "DescribeConfigs", "StreamsGroupHeartbeat",
+    "StreamsGroupDescribe",
+}  # fmt: skip
+_LOGINS = {"SaslAuthenticate", "AlterUserScramCredentials"}
+_QUOTING = facts.api_key_set(
+    "DescribeUserScramCredentials", "CreatePartitions", "DeleteTopics", "CreateAcls", "AlterClientQuotas"
+)
+"""Besides the APIs that carry secrets or settings: policies and authorizers write their error messages."""
 _REFUSED, _OF_SETTING = b"Invalid value ", b" for configuration "
 """How brokers quote what they refuse (org.apache.kafka.common.config.ConfigException)."""
 _NAMED = re.compile(
     rb"(?i)\b(?:password|passwd|secret|token|assertion|signature|credentials?|hmac|nonce)\b[\"']?\s*[=:]\s*(\S+)"
 )
+_CALLED = re.compile(
+    rb"(?i)\b(?:password|passphrase|secret|token|credentials?|(?:api|access) key)\s+(?P<quote>[\"']?)"
+    rb"(?P<secret>[^\s\"'()]+)"
+    rb"|\b(?:basic|bearer)\s+(?P<sent>[\w+/=.~-]+)"
+)
+"""What follows a word for a secret: it is one in quotes, or if it is no plain word."""
+_USER_INFO = re.compile(rb"://[^\s/@:]{0,128}:([^\s/@]{1,256})@")
 _LONG = re.compile(rb"[A-Za-z0-9+/_=.-]{24,}")
 _PLAIN_WORD = re.compile(rb"[A-Za-z]{1,32}([.-][A-Za-z]{1,32})*\.?")
 
@@ -61,7 +76,7 @@ def _value_paths(direction: Direction, api_key: int) -> tuple[str, ...]:
 @cache
 def _message_paths(api_key: int) -> tuple[str, ...]:
     """Error messages of brokers that may quote values of settings, or a login."""
-    if not any(_value_paths(direction, api_key) for direction in Direction):
+    if api_key not in _QUOTING and not any(_value_paths(direction, api_key) for direction in Direction):
         return ()
     return meaning.paths(facts.api(api_key).response, Meaning.MESSAGE)
 
@@ -295,8 +310,11 @@ def _secret_settings(message: Message, paths: tuple[str, ...]) -> Iterator[Place
     asks = message.plan.kind == "request"
     outer: tuple[list[int], list[bool]] = [], []
     for path in paths:
+        if "synonyms" not in path:
+            outer = [], []  # nothing that it is a synonym of
         settings = path.removesuffix("value")
-        names, values, marks = places(message, (settings + "name", path, settings + "is_sensitive"))
+        name = settings + ("key" if settings.endswith("topic_configs[*].") else "name")
+        names, values, marks = places(message, (name, path, settings + "is_sensitive"))
         its: tuple[list[int], list[bool]] = [], []
         for (name, at), value, (mark, _) in zip(names, values, marks or repeat((False, 0)), strict=False):
             secret = _setting_is_secret(name, value[0], asks, mark)
@@ -308,15 +326,18 @@ def _secret_settings(message: Message, paths: tuple[str, ...]) -> Iterator[Place
 
 
 def _quoted(api: str, text: bytes) -> Iterator[tuple[int, int]]:
-    """Where an error message has a secret, as far as the message alone tells: of a login what it names as a secret and what looks like a
-    token; of settings the value that it quotes, or all of it if it holds credentials otherwise."""
-    if api not in _CONFIG_APIS:
-        yield from (match.span(1) for match in _NAMED.finditer(text))
-        yield from (match.span() for match in _LONG.finditer(text) if not _PLAIN_WORD.fullmatch(match[0]))
-        return
+    """Where an error message has a secret, as far as the message alone tells: the value of a setting that it quotes;
+    what it names as a secret; of a login what looks like a token, of others all if it holds credentials otherwise."""
     start, stop = text.find(_REFUSED), text.rfind(_OF_SETTING)
     if start < 0 or stop < start + len(_REFUSED):
-        if holds_credentials(text.decode("utf-8", "replace")):
+        yield from (match.span(1) for pattern in (_NAMED, _USER_INFO) for match in pattern.finditer(text))
+        for match in _CALLED.finditer(text):
+            group = "secret" if match["secret"] else "sent"
+            if match["quote"] or not _PLAIN_WORD.fullmatch(match[group].rstrip(b".,;:!?)")):
+                yield match.span(group)
+        if api in _LOGINS:
+            yield from (match.span() for match in _LONG.finditer(text) if not _PLAIN_WORD.fullmatch(match[0]))
+        elif holds_credentials(text.decode("utf-8", "replace")):
             yield 0, len(text)
         return
     value = text[start + len(_REFUSED) : stop].decode("utf-8", "replace")
@@ -327,10 +348,11 @@ def _quoted(api: str, text: bytes) -> Iterator[tuple[int, int]]:
 
 def _setting_is_secret(name: str | None, value: str | None, asks: bool, marked: bool) -> bool:
     """Whether a setting is a secret, or may be one. In requests it is one unless its name is known to be harmless; in
-    responses its name and `is_sensitive` (`marked`) decide. A value that holds credentials is one in any case."""
+    responses `is_sensitive` (`marked`), its name, and a value that looks like one decide. A value that holds
+    credentials is one in any case."""
     if name is None or marked:  # a setting without its name may be anything
         return True
-    if not holds_no_credentials(name) and (asks or len(name) > MOST_NAME or SENSITIVE.search(name)):
+    if not holds_no_credentials(name) and (asks or may_be_credentials(name, value)):
         return True
     return value is not None and holds_credentials(value)
 

@@ -14,6 +14,20 @@ SENSITIVE = re.compile(
     re.I,
 )
 """Matches names of credentials. Used for names of at most `MOST_NAME` characters."""
+_SUSPECT = re.compile(
+    r"login|refresh|phrase|passkey|ticket|assertion|nonce|pepper|salt|seed|mnemonic|kubeconfig|webhook|community"
+    r"|identity|service[._-]?account|verifier|backup[._-]?code|unlock|role[._-]?id"
+    r"|(^|[._-])(hook|bot|pat|acl|code|mfa|totp|approle|session|hec|routing)([._-]|$)",
+    re.I,
+)
+"""Matches names that may be of credentials: those of values that are no number or switch."""
+_TELLS_NOTHING = re.compile(
+    r"(?:[+-]?\d[\d.]*\s?(?:%|[a-z]{1,2})?)?|true|false|null|none|default|enabled?|disabled?|on|off"
+    r"|yes|no|auto|never|always|required|requested|optional",
+    re.I,
+)
+_RUN = re.compile(r"[A-Za-z0-9+]{8,}", re.A)
+_CHANGES = re.compile(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])", re.A)
 MOST_NAME, MOST_VALUE = 1024, 4096
 """Characters of a setting's name and value that are searched. Longer ones count as secrets: hostile values cost no more, and
 Kafka's own names and nearly all values are far shorter."""
@@ -26,13 +40,19 @@ _CREDENTIAL_WORDS = re.compile(
     re.I,
 )
 _TELLTALES = re.compile(
-    r"PRIVATE KEY-----|\beyJ[\w-]{10}|\b(?:AKIA|ASIA)[0-9A-Z]{12}"
-    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|hvs\.|sk-)[\w-]{12}"
-    r"|(?i:\b(?:basic|bearer)\s{1,8}[\w+/=.~-]{8}|\bapi-key[\"']?\s{0,8}[=:]|--pass(?:word)?\s{1,8}\S"
-    r"|<(?:password|secret|token)>|\bjdbc:oracle:\w{1,16}:[^/\s]{1,128}/[^/@\s]{1,128}@)"
+    r"BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY|\beyJ[\w-]{10}|\b(?:AKIA|ASIA)[0-9A-Z]{12}|\bAIza[\w-]{20}|\bSK[0-9a-f]{32}"
+    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|xapp-|hv[bsr]\.|sk-|[rs]k_(?:live|test)_|pypi-|SG\.|dp\.\w\w\.)"
+    r"[\w-]{8}|\b(?:npm|hf)_[A-Za-z0-9]{20}"
+    r"|(?i:\b(?:basic|bearer)\s{1,8}[\w+/=.~-]{8}|\bdigest\s{1,8}username=|\bapi-key[\"']?\s{0,8}[=:]"
+    r"|(?<![\w-])--[\w-]{0,32}(?:pass|password|passwd|passphrase|pwd|secret|token|api-?key)[\s=]{1,8}\S"
+    r"|\b(?:mysql|mysqldump|mariadb|sshpass|mongo|mongosh|redis-cli)\s[^\n]{0,64}?(?<=\s)-[ap]\s?\S"
+    r"|\s-u\s?[\w.-]{1,64}:\S|\bsqlplus\s{1,8}[^/\s]{1,64}/\S|\blogin\s{1,8}\S{1,64}\s{1,8}password\s"
+    r"|\bhooks\.slack\.com/\w|\bdiscord(?:app)?\.com/api/webhooks/|\bwebhook\.office\.com/|\bapi\.telegram\.org/bot"
+    r"|[?&](?:key|code|auth)=[^&\s]{6}|<\w{0,32}(?:password|secret|token)>"
+    r"|\bjdbc:oracle:\w{1,16}:[^/\s]{1,128}/[^/@\s]{1,128}@)"
 )
-"""Private keys, tokens of well-known kinds, and credentials as HTTP headers, command lines, XML and Oracle's URLs have
-them. Each repeat is short, so that a search takes linear time."""
+"""Private keys, tokens of well-known kinds, and credentials as HTTP headers, command lines, webhooks, XML and Oracle's
+URLs have them. Each repeat is short, so that a search takes linear time."""
 
 
 @cache
@@ -46,6 +66,18 @@ def holds_no_credentials(name: str) -> bool:
     if len(name) > MOST_NAME:
         return False
     return name in _in_clear() or ("listener.name." in name and _OF_A_LISTENER.sub("", name, count=1) in _in_clear())
+
+
+def may_be_credentials(name: str, value: str | None) -> bool:
+    """Whether a setting that is none of Kafka's own may be one, as far as its name says, or a value that no word or
+    number is: letters and digits mixed."""
+    if len(name) > MOST_NAME or SENSITIVE.search(name):
+        return True
+    if value is None or _TELLS_NOTHING.fullmatch(value):
+        return False
+    if _SUSPECT.search(name):
+        return True
+    return any(len(_CHANGES.findall(run[0])) > 1 for run in _RUN.finditer(value[:MOST_VALUE]))
 
 
 def holds_credentials(text: str) -> bool:

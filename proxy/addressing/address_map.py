@@ -117,7 +117,8 @@ class AddressMap:
         """Ports of listeners -> when a response named their brokers last, to whichever worker."""
         self._refused = 0
         self._refusal: tuple[Address, str] | None = None
-        """Of the brokers that were refused since the last event: how many, and the first with the reason."""
+        """Of the brokers that were refused since the last event: most of one response, and the first with the reason."""
+        self._last_failed: ListenerFailed | None = None
         self._reported_refused = -REFUSED_EVERY
         self.found: list[BrokerFound] = []
         """Every broker with a listener of its own, whichever worker has found it."""
@@ -175,11 +176,14 @@ class AddressMap:
         self._refusal = self._refusal or (broker, why)
 
     def report_refused(self) -> None:
-        """One event for all that were refused since the last one, but not too often."""
+        """One event for all that were refused since the last, but not too often, and only if it says something else."""
         now = self._clock()
         if self._refusal is not None and now - self._reported_refused >= REFUSED_EVERY:
             broker, why = self._refusal
-            self._emit(ListenerFailed(broker, why, self._refused))
+            failed = ListenerFailed(broker, why, self._refused)
+            if failed != self._last_failed:
+                self._emit(failed)
+            self._last_failed = failed
             self._refused, self._refusal, self._reported_refused = 0, None, now
 
     def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
@@ -283,14 +287,18 @@ class AddressMap:
 
     def stands_for(self, broker: Address, node: int, local_host: str) -> Address | None:
         """The address that a client is given for a broker, if it found the proxy as `local_host`."""
+        counted = self._refused, self._refusal
         port = self.port_for(broker, node)
+        self._refused, self._refusal = counted  # `open_in_order` has counted it
         return None if port is None else (local_host, port)
 
     def open_in_order(self, brokers: Iterable[tuple[int, Address]], moves: bool = False) -> None:
         """Give listeners to brokers that came in one response, by node id: ports do not depend on the order.
         moves: the response states where brokers are now (see `named`)."""
+        before, self._refused = self._refused, 0
         for node, broker in sorted(brokers):
             self.port_for(broker, node)
+        self._refused = max(before, self._refused)
         self.report_refused()
 
     def listed(self) -> None:

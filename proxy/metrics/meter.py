@@ -138,7 +138,7 @@ class Meter:
         self.metrics = Metrics(settings.metrics_by)
         self.sender = FeedSender(settings.feed_token, now_ns(), datagram=settings.datagram)
         self._traffic = TrafficMeter(self.metrics, self.sender)
-        self._decoder = TrafficDecoder(self._traffic.on_event, moved=self._traffic.moved)
+        self._decoder = TrafficDecoder(self._traffic.on_event, moved=self._traffic.moved, over=self._over)
         self._feed = RingFeed(self._decoder)
         self._server: FeedServer | None = None
         self._scrape: Scrape | None = None
@@ -147,6 +147,7 @@ class Meter:
     def run(self) -> None:
         """Until the relay says that nothing follows, or the supervisor is gone."""
         asyncio.run(self._run())
+        gc.freeze()  # as in `ObserverLoop.run`
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -184,9 +185,16 @@ class Meter:
             for record in self._reader.read(8):
                 self._feed.take(record)
                 count += 1
+                if self._over():
+                    self._gone = True
+                    return True
             worked = worked or count > 0
             if not count or time.monotonic() > until:
                 return worked
+
+    def _over(self) -> bool:
+        """Whether the time to stop is up."""
+        return self._link.over(time.monotonic())
 
     async def _rest(self, until: float, rang: asyncio.Event) -> None:
         """Nothing is to be read: sleep a moment, then until the bell rings, or `until`."""
@@ -199,7 +207,8 @@ class Meter:
 
     def _second(self, now: float) -> None:
         metrics, sender = self.metrics, self.sender
-        metrics.lost_bytes, metrics.lost_chunks = self._reader.lost_bytes, self._reader.lost_chunks
+        metrics.lost_bytes = self._reader.lost_bytes + self._decoder.unseen_bytes
+        metrics.lost_chunks = self._reader.lost_chunks
         metrics.faults = self._decoder.faults
         waiting = self._traffic.waiting(self._decoder.in_flight(), now_ns())
         sender.totals(self._traffic.totals(), now, now_ns(), waiting)
@@ -229,7 +238,7 @@ class Meter:
         elif isinstance(received, events.Event):
             self.metrics.process_events.take(received)
         elif isinstance(received, Stop):
-            self._link.stop(now, received.seconds)
+            self._link.stop_at = received.until
 
 
 def main() -> None:

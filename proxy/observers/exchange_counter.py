@@ -154,8 +154,12 @@ class ExchangeCounter:
 
     def closed(self, conn: int, time_ns: int, how: str = "fin", by: str = "") -> None:
         counted = self._connections.pop(conn, None)
-        if counted is not None:
-            self._leave(counted)
+        if counted is None:
+            return
+        if counted.recorder is not None:
+            counted.recorder.give_up(bytearray(), len)  # nothing is written, so neither is used
+            del self._recorders[conn]
+        else:
             self._count(counted.decoder.close(time_ns))
 
     def flush(self) -> None: ...

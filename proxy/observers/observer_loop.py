@@ -10,6 +10,7 @@ of its own and has its own loop, with the same feed and the same link to the sup
 
 from __future__ import annotations
 
+import gc
 import select
 import socket
 import sys
@@ -30,7 +31,8 @@ from .ring_feed import RingFeed
 ATTEND_SECONDS = 0.1
 """How often to look whether the supervisor has sent something."""
 CHUNKS, NATIVE_CHUNKS = 16, 512
-"""Most chunks to read before that: of 64 KiB of small frames, 16 take a second, but on native recorders 512 take far less."""
+"""Most chunks to read before a report or a command may wait no longer: of 64 KiB of small frames, 16 take a second, but
+on native recorders 512 take far less."""
 SERVED_AFTER = 512
 """Most chunks before commands of the control server are answered: an answer is about what was in the ring when its command
 came, unless that is more."""
@@ -44,7 +46,7 @@ class SupervisorLink:
         self._parent = Parent()
         self._ended = False
         self.stop_at: float | None = None
-        """When to end at the latest (monotonic seconds); None until `stop`."""
+        """When to end at the latest (monotonic seconds); None until `Stop`."""
         self.new_channel = -1
         """The descriptor of the channel to a new control server, after `NewControlServer`."""
         diagnostics.listen(lambda error: self.emit(InternalError(error.what, error.error, error.count)))
@@ -72,10 +74,6 @@ class SupervisorLink:
             self._ended = True
             return None
         return decode(packet)
-
-    def stop(self, now: float, seconds: float) -> None:
-        """The supervisor asks to end, at the latest after so long."""
-        self.stop_at = now + seconds
 
     def over(self, now: float) -> bool:
         """Whether the time to stop is up."""
@@ -130,6 +128,7 @@ class ObserverLoop:
         """Whether everything in the ring has been read."""
         self.ending = False
         """Whether nothing more is read: this is the last report."""
+        self._next_look = 0.0
 
     @property
     def lost_bytes(self) -> int:
@@ -149,7 +148,6 @@ class ObserverLoop:
     def run(self) -> None:
         """Until the relay reports that nothing follows, the supervisor is gone, or the time that it gives for the rest is up."""
         next_report = time.monotonic() + 1.0
-        next_look = 0.0
         unserved = 0
         limit = CHUNKS if self._tracks is None else NATIVE_CHUNKS
         while not self.feed.finished:
@@ -158,12 +156,11 @@ class ObserverLoop:
                 self.feed.take(record)
                 worked = True
                 unserved += 1
-            now = time.monotonic()
-            if now >= next_look:
-                next_look = now + ATTEND_SECONDS
-                self._attend_supervisor(now)
-                if self.link.over(now) or (not worked and self.link.gone(now)):
+                if self._over():
                     break
+            now = time.monotonic()
+            if self._over() or (not worked and self.link.gone(now)):
+                break
             if now >= next_report:
                 next_report = now + 1.0
                 self._task.report(self)
@@ -177,6 +174,15 @@ class ObserverLoop:
         self.ending = True
         self._task.close()
         self._task.report(self)
+        gc.freeze()  # or the interpreter searches all that was kept for garbage before it ends
+
+    def _over(self) -> bool:
+        """Whether the time that the supervisor gives is up. Looks now and then whether it has sent something."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + ATTEND_SECONDS
+            self._attend_supervisor()
+        return self.link.over(now)
 
     def _serve(self, commands: Channel) -> None:
         """Answer the control server."""
@@ -203,11 +209,11 @@ class ObserverLoop:
             return 0.0
         return 1.0 if pause is None else pause
 
-    def _attend_supervisor(self, now: float) -> None:
+    def _attend_supervisor(self) -> None:
         message = self.link.receive()
         if isinstance(message, NewControlServer):
             self._commands = Channel(socket.socket(fileno=self.link.new_channel))
         elif isinstance(message, Stop):
-            self.link.stop(now, message.seconds)
+            self.link.stop_at = message.until
         elif message is not None:
             self._task.supervisor_sent(message)

@@ -181,8 +181,8 @@ class SupervisorCommands:
     def _execute(self, message: messages.Message, fds: list[int]) -> None:
         relay = self._relay
         match message:
-            case messages.Stop(seconds):
-                relay.drain(seconds)
+            case messages.Stop(until):
+                relay.drain(until)
             case messages.ReaderGone():
                 relay.reader_gone()
             case messages.NewControlServer():

@@ -477,13 +477,13 @@ class Relay:
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    def drain(self, seconds: float) -> None:
-        """Accept nothing new, and end when nothing is in flight any more, or after so long."""
+    def drain(self, until: float) -> None:
+        """Accept nothing new, and end when nothing is in flight any more, or at that time (monotonic seconds)."""
         self.draining = True
         for connection in self.connections.values():
             connection.draining = True
         self.intercepts.clear("the proxy stops")
-        self._deadline = time.monotonic() + seconds
+        self._deadline = until
         self.acceptor.close()
 
     def reader_gone(self) -> None:

@@ -32,8 +32,10 @@ HURRIED = "inspector", "meter"
 READER_SECONDS = 30.0
 """How long each other reader may take after the observer has finished. They end earlier by themselves (`REST_SECONDS`), but they run
 at low priority, too."""
-REST_SECONDS = 1.0, 5.0
+REST_SECONDS = 0.25, 5.0
 """How long they may at least and at most read what is left, after the relays have ended. The inspector reports what it has not read."""
+REPORT_SECONDS = 0.5
+"""Of the time to stop, kept for what they do when they have read: the last reports, and their end."""
 UNHEARD_SECONDS = 1.0
 """The same for an inspector that serves only the control API (no `findings`): its last results have no reader any more."""
 CONTROL_SECONDS = 15.0
@@ -114,20 +116,20 @@ class Children:
         done after so long, 0 for at once; only a recording is finished in any case. `findings`: the inspector's last findings are waited for."""
         until = time.monotonic() + seconds
         for name in HURRIED:  # before the relays end: then it may be busy with what that concludes
-            self.offer(name, Stop(seconds))
+            self.offer(name, Stop(until - REPORT_SECONDS))
         standing = [self.processes[name] for name in relays if name in self.processes]
         for relay in standing:
             wait_or_kill(relay, until + (ENDING_SECONDS if seconds else 0.0) - time.monotonic())
         in_order = bool(standing) and all(relay.returncode == 0 for relay in standing)
         least, most = REST_SECONDS
-        rest = min(max(until - time.monotonic(), least), most)
+        rest = min(max(until - REPORT_SECONDS - time.monotonic(), least), most)
         ends = {"observer": (RECORDING_SECONDS, OBSERVER_SECONDS)} | dict.fromkeys(HURRIED, (rest, READER_SECONDS))
         if not findings:
             ends["inspector"] = rest, UNHEARD_SECONDS
         present = [name for name in ends if name in self.processes]
         for name in present:
             # The relays' last record in the ring ends it; without that, the end of its socket does.
-            self.send(name, Stop(ends[name][0]))
+            self.send(name, Stop(time.monotonic() + ends[name][0]))
             if not in_order:
                 self.controls[name].shutdown(socket.SHUT_WR)
         for name in present:

@@ -17,9 +17,10 @@ from .shared_counters import FileRule
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End. `seconds`: how long a relay may wait for responses in flight, or a reader may read what is left in the rings."""
+    """End. `until`: how long a relay may wait for responses in flight, or a reader may read what is left in the rings
+    (seconds of the monotonic clock, which all processes share)."""
 
-    seconds: float = 5.0
+    until: float
 
 
 @dataclass(frozen=True, slots=True)

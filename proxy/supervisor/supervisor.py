@@ -470,7 +470,7 @@ class Proxy:
                 self._stopping = True
                 if self._pool is not None:
                     self._pool.close_listeners()
-            self._send_relays(messages.Stop(DRAIN * self.config.drain_seconds))
+            self._send_relays(messages.Stop(time.monotonic() + DRAIN * self.config.drain_seconds))
             self._end_children(self.config.drain_seconds)
             if self._thread is not None:
                 self._thread.join(HEARING_SECONDS)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 import uuid
 from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder import Exchange
+from barnabas.decoder import Exchange, State
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.connection.api_versions import PeerInfo
+from barnabas.decoder.filter.entities import TopicPartition
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import error_places, facts
 from barnabas.plugins import leaders
@@ -212,3 +215,21 @@ def test_a_client_over_its_quota_is_muted(broker: str) -> None:
         rule = Rule.of("api == CreateTopics", {"error": name, "broker": broker})
         faults = RuleEngine([rule]).decide(create)
         assert faults is not None and faults.mute == muted
+
+
+def test_metadata_whose_leaders_nobody_asks_for_takes_its_bytes() -> None:
+    """Not its decoded values, which take several times as much; and it is read when somebody asks."""
+    partitions = [{"partition_index": n, "leader_id": 1, "leader_epoch": 7} for n in range(4)]
+    body = {"topics": [{"name": f"topic-{n}", "partitions": partitions} for n in range(2000)]}
+    frames = [decoder.encode_response(3, 8, body, correlation_id=n) for n in range(4)]
+    engine = RuleEngine(())
+    tracemalloc.start()
+    try:
+        for frame in frames:
+            engine.learn(Exchange(api_key=3, api_version=8, response=frame, state=State.PAIRED))
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < sum(map(len, frames))  # the frames themselves were there before
+    finally:
+        tracemalloc.stop()
+    place = TopicPartition("topic-1999", None, 3, None, None)
+    assert engine.cluster_view.leaders.of(place) == leaders.Leader(1, 7)

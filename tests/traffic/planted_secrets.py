@@ -36,7 +36,9 @@ SETTINGS = (
     "private_key", "admin-pass", "login_pw", "card.pin", "signing.key", "hmac_key", "psk", "service.jwt", "passcode",
     "azure.connection.string", "krb5.keytab.content", "ssl.client.p12", "client.cert.key", "bootstrap.creds",
     "trustpass", "keypass", "storepass", "http.session.id", "otp.seed", "kms.dek", "registry.dsn", "x.auth",
-    "openai.key",
+    "openai.key", "database.login", "oauth.refresh", "webhook.url", "ssh.identity", "oauth.code.verifier",
+    "seed.phrase", "saml.assertion", "snmp.community", "telegram.bot", "github.pat", "kerberos.ticket", "hash.pepper",
+    "kubeconfig.content", "a.name.that.says.nothing",
 )  # fmt: skip
 """Settings of Kafka, of products around it and of plugins whose names tell that their values are secrets."""
 VALUES = {
@@ -50,6 +52,13 @@ VALUES = {
     "value: private key": '{{"private_key": "{}"}}', "value: source host": "ghp_{}", "value: chat": "xoxb-12345678-{}",
     "value: command line": "--password {}", "value: variable": "DB_PASS={}", "value: xml": "<password>{}</password>",
     "value: oracle": "jdbc:oracle:thin:scott/{}@db:1521", "value: scram": "a.B required username=u password={};",
+    "value: mysql": "mysql -u root -p{} db", "value: curl": "curl -u me:{} http://x",
+    "value: long option": "x --api-key={}",
+    "value: slack": "https://hooks.slack.com/services/T0/B0/{}",
+    "value: discord": "https://discord.com/api/webhooks/1/{}",
+    "value: payment": "sk_live_{}", "value: pgp": "-----BEGIN PGP PRIVATE KEY BLOCK-----{}",
+    "value: code": "http://x/?code={}",
+    "value: xml name": "<clientSecret>{}</clientSecret>", "value: sqlplus": "sqlplus scott/{}@db",
     "value: list": "http://a:8081,https://me:{}@b:8081", "value: oauth": "client_secret={}&grant_type=x",
 }  # fmt: skip
 """Values that are secrets, whatever the name of their setting."""
@@ -61,7 +70,9 @@ QUOTES = {
     "quoted among others": "Unknown value {} for x", "quoted part of a url": "host of {} is unknown",
     "quoted part of a jaas": "password {} is too weak", "quoted invalid value": "Invalid value {} for configuration my.own: no",
     "quoted of a topic": "{}? not for this topic", "quoted salt": "bad salt {}", "quoted of many": "refused: {}",
-    "quoted of a cut request": "refused: {}",
+    "quoted of a cut request": "refused: {}", "quoted by a policy": "password {} is not allowed",
+    "quoted url of a policy": "cannot reach https://me:{}@policies/x",
+    "quoted by an authorizer": "Bearer {} has expired",
 }  # fmt: skip
 """Error messages of brokers that quote a secret of the request."""
 NAMES = (
@@ -70,12 +81,20 @@ NAMES = (
     "gssapi token", "raw sasl token", "raw sasl answer", "created token", "renewed token", "expired token",
     "described token", "new scram salt", "salted password", "keystore password", "jaas config", "pem key",
     "sensitive setting", "sensitive synonym", "setting that speaks", "topic setting", "created topic setting",
+    "streams setting", "streams changelog setting", "described streams setting",
     "forwarded setting", "forwarded answer", "unknown version", "cut off", "surplus", "http authorization",
 )  # fmt: skip
 
 
 def _setting(name: str, value: str) -> dict[str, Any]:
     return {"resources": [{"resource_type": 4, "resource_name": "1", "configs": [{"name": name, "value": value}]}]}
+
+
+def _topology(repartition: list[dict[str, Any]], changelog: list[dict[str, Any]]) -> dict[str, Any]:
+    """A topology of Kafka Streams with a topic of each kind, and its settings."""
+    topics = {"repartition_source_topics": repartition, "state_changelog_topics": changelog}
+    listed = {kind: [{"name": kind, "topic_configs": configs}] for kind, configs in topics.items()}
+    return {"epoch": 1, "subtopologies": [{"subtopology_id": "0", **listed}]}
 
 
 def dialog() -> list[PlantedExchange]:
@@ -162,9 +181,19 @@ def dialog() -> list[PlantedExchange]:
     upsertion |= {"salt": secret("quoted salt").encode(), "salted_password": b"abcdefgh"}
     result = {"user": "u", "error_code": 93, "error_message": said["quoted salt"]}
     exchange(51, 0, {"upsertions": [upsertion]}, {"results": [result]})
+    for name in ("quoted by a policy", "quoted url of a policy"):
+        exchange(37, 3, {"topics": []}, {"results": [{"name": "t", "error_code": 44, "error_message": said[name]}]})
+    refusal = {"error_code": 31, "error_message": said["quoted by an authorizer"]}
+    exchange(30, 3, {"creations": []}, {"results": [refusal]})
+    configs = [{"key": "my.own", "value": secret("streams setting")}], [{"key": "retention.ms", "value": "8640000123"}]
+    exchange(88, 0, {"group_id": "s", "member_id": "m", "topology": _topology(*configs)}, {})
+    configs = [], [{"key": "x.token", "value": secret("streams changelog setting")}]
+    exchange(88, 0, {"group_id": "s", "member_id": "m", "topology": _topology(*configs)}, {})
+    configs = [{"key": "x.login", "value": secret("described streams setting")}], []
+    exchange(89, 0, {"group_ids": ["s"]}, {"groups": [{"group_id": "s", "topology": _topology(*configs)}]})
     for version in (1, 4):
         listed = [{"name": name, "value": secret(name)} for name in SETTINGS]
-        listed += [{"name": "my.own", "value": value.format(secret(name))} for name, value in VALUES.items()]
+        listed += [{"name": "log.dirs", "value": value.format(secret(name))} for name, value in VALUES.items()]
         exchange(32, version, {"resources": []}, {"results": [{"resource_type": 4, "configs": listed}]})
     # The request is shorter than it says, so nobody knows what is secret in it.
     exchange(44, 1, _setting("my.own", secret("quoted of a cut request")), {

@@ -12,11 +12,13 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.decoder import Exchange, State
+from barnabas.decoder.codec.codec import UNSUPPORTED_VERSION, encode_version_refusal
 from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.message import is_error_code
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
+from barnabas.decoder.codec.plan import API_VERSIONS, FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from harness.wire import with_size
 
 SECOND = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND
@@ -195,3 +197,36 @@ class Conversation:
         )
         self.topics.learn(found)
         return found
+
+
+def _versions_answers(version: int, number: int) -> list[bytes]:
+    ranges = {"api_keys": [{"api_key": key, "min_version": 0, "max_version": 9} for key in range(60)]}
+    whole = decoder.encode_response(API_VERSIONS, version, ranges, correlation_id=number)
+    refused = decoder.encode_response(API_VERSIONS, version, {"error_code": UNSUPPORTED_VERSION}, correlation_id=number)
+    return [
+        whole,
+        encode_version_refusal(number, (0, 2)),
+        encode_version_refusal(number, None),
+        refused,
+        refused + b"\0\0",
+        # a body of no version, as librdkafka's mock brokers refuse
+        number.to_bytes(4, "big") + UNSUPPORTED_VERSION.to_bytes(2, "big") + b"\0\0\0\0\0\0\0\0",
+        whole + b"\0",
+        whole[:-1],
+        decoder.encode_response(API_VERSIONS, version, ranges | {"error_code": 58}, correlation_id=number),
+    ]
+
+
+def versions_asked() -> list[tuple[bytes, bytes]]:
+    """ApiVersions in every version and one that nobody knows, answered in every way that brokers have: requests and
+    responses with their sizes. The correlation ids are 0, 1, 2 ..."""
+    found: list[tuple[bytes, bytes]] = []
+    for version in range(5):
+        for way in range(len(_versions_answers(version, 0))):
+            fields = {"client_software_name": "t", "client_software_version": "1"} if version >= 3 else {}
+            asked = decoder.encode_request(API_VERSIONS, version, fields, correlation_id=len(found), client_id="t")
+            found.append((with_size(asked), with_size(_versions_answers(version, len(found))[way])))
+    number = len(found)
+    unknown = decoder.encode_request(API_VERSIONS, 0, {}, correlation_id=number, client_id="t")
+    found.append((with_size(unknown[:2] + b"\0\x63" + unknown[4:]), with_size(encode_version_refusal(number, (0, 4)))))
+    return found

@@ -18,6 +18,7 @@ from barnabas.decoder.connection.correlation import MOST_WAITING
 from harness.waiting import PATIENCE
 from harness.wire import with_size
 from traffic.random_traffic import SECRET, MixedTraffic
+from traffic.unusual_messages import versions_asked
 
 needs_accelerator = pytest.mark.skipif(native is None, reason="the accelerator is not there")
 
@@ -153,6 +154,34 @@ def test_lost_responses_stay_on_the_fast_way(tmp_path: Path, monkeypatch: pytest
     assert recorder.counts["exchanges"] == 600 and recorder._native.counts["exchanges"] > 400
     with open_capture(tmp_path / "True") as capture:
         assert sum(str(row.state) == "no_response" for row in capture.rows()) == 86
+
+
+class VersionsAsked:
+    """ApiVersions answered in every way, each on its own connection behind a plain exchange; then many that wait."""
+
+    def run(self, recorder: Recorder) -> None:
+        beat = with_size(encode_request(12, 1, {"group_id": "g"}, client_id="c")), with_size(encode_response(12, 1, {}))
+        for n, exchange in enumerate(versions_asked()):
+            for asked, answered in (beat, exchange, beat):
+                recorder.data(10 + n, 0, 1000 + n, asked)
+                recorder.data(10 + n, 1, 2000 + n, answered)
+            recorder.closed(10 + n, 3000 + n)
+        for n in range(3000):
+            request = encode_request(18, n % 4, {}, correlation_id=n, client_id="c")
+            recorder.data(1, 0, 5000 + n, with_size(request))
+        recorder.closed(1, 9000, "fin")
+
+
+@needs_accelerator
+@pytest.mark.parametrize("options", [{}, {"segment_bytes": 20_000}, {"snaplen": 128}], ids=["whole", "segments", "cut"])
+def test_versions_asked_are_recorded_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options) -> None:
+    counts = {}
+    for fast in (False, True):
+        recorder = record(tmp_path / str(fast), monkeypatch, VersionsAsked(), fast, **options)
+        counts[fast] = recorder.counts
+    assert counts[True] == counts[False] and counts[True]["undecoded"] > 0
+    assert files(tmp_path / "True") == files(tmp_path / "False")
+    assert recorder._native.counts["exchanges"] > 2500
 
 
 class NeverAnswered:

@@ -9,6 +9,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import error_names
 from barnabas.decoder.codec.message_view import view_of
+from barnabas.decoder.codec.present import payload_ranges
+from barnabas.decoder.records import Record, encode_batch
 
 METADATA = {
     "brokers": [{"node_id": 1, "host": "one", "port": 9092}, {"node_id": 2, "host": "two", "port": 9093, "rack": "r"}],
@@ -167,3 +169,21 @@ def test_the_mock_clusters_malformed_fallback_is_still_read():
     with pytest.raises(decoder.TrailingBytes) as caught:
         decoder.decode_response(frame, api_key=18, api_version=3)
     assert caught.value.message["error_code"] == 35 and caught.value.message.api_version == 3
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_record_payload_is_found_where_the_byte_map_has_it(version):
+    batch, head = encode_batch([Record(0, 0, None, b"value")]), 61
+    parts = [{"index": n, "records": area} for n, area in enumerate((batch, batch * 2, None, b"", b"\0" * 5))]
+    fields = {"acks": 1, "timeout_ms": 1, "topic_data": [{"name": "a", "partition_data": parts}] * 2}
+    frame = decoder.encode_request(0, version, fields)
+    message = decoder.decode_request(frame)
+    expected = []
+    for path, _, end in message.map():
+        area = message[path] if path.endswith("records") else None
+        for at in range(0, len(area or b"") // len(batch) * len(batch), len(batch)):
+            start = end - len(area) + at
+            expected.append((start + head, start + len(batch)))
+    assert len(expected) == 6
+    found = payload_ranges(decoder.Direction.REQUEST, "Produce", frame, message)
+    assert [each for each in found if each[1] - each[0] == len(batch) - head] == expected

@@ -12,6 +12,7 @@ from barnabas.proxy.observers.exchange_counter import ExchangeCounter
 from harness.wire import with_size
 from torture.proxy.peers.stepped_relay import cut
 from torture.proxy.peers.traffic import Exchange, TrafficGenerator, produce, produced
+from traffic.unusual_messages import versions_asked
 
 PRODUCE, FETCH = facts.api_key("Produce"), facts.api_key("Fetch")
 TOPIC = "00000000-0000-4000-8000-000000000001"
@@ -188,3 +189,24 @@ def test_large_requests_whose_records_nobody_looks_at() -> None:
     for exchange in exchanges:
         feed(tallies, "data", 1, 1, 2, exchange.response)
     assert tallies[0].counts == {"exchanges": 12, "errors": 0, "undecoded": 0}
+
+
+def test_versions_asked() -> None:
+    """Answered in every way, and at the end not at all: those get no objects when the connection ends."""
+    tallies = two()
+    before = plain(1)[0]
+    for number, (request, response) in enumerate(versions_asked(), 10):  # each where a recorder is at work
+        feed(tallies, "opened", number, 1)
+        for asked, answered in ((before.request, before.response), (request, response)):
+            feed(tallies, "data", number, 0, 1, asked)
+            feed(tallies, "data", number, 1, 2, answered)
+        feed(tallies, "closed", number, 2)
+    asked = decoder.encode_request(18, 0, {}, client_id="c")
+    for number in range(3000):
+        feed(tallies, "data", 1, 0, 3, with_size(asked[:4] + number.to_bytes(4, "big") + asked[8:]))
+    feed(tallies, "data", 1, 0, 3, with_size(asked)[:7])
+    feed(tallies, "closed", 1, 9)
+    assert tallies[0].counts["exchanges"] == 2 * len(versions_asked()) + 3000
+    assert tallies[0].counts["errors"] > 5 and tallies[0].counts["undecoded"] > 5
+    if tallies[0]._context is not None:
+        assert tallies[0]._context.exchanges >= 2900

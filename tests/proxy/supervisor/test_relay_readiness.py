@@ -94,7 +94,7 @@ def test_events_before_a_relay_accepts_clients_are_kept() -> None:
 def test_the_last_event_of_a_process_that_left_a_message_unread_is_received() -> None:
     """An observer that the relay's end has ended reads no `Stop` any more; its last counts come nevertheless."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.send(encode(Stop()))
+    ours.send(encode(Stop(0.0)))
     theirs.send(encode(COUNTS))
     theirs.close()
     assert receive("observer", ours) == ("observer", COUNTS, [])

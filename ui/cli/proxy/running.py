@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import Enum, auto
@@ -94,7 +94,8 @@ def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: 
                     file=sys.stderr,
                 )
         finally:
-            stop_all([cluster.proxy for cluster in clusters])
+            summary = any(cluster.config.findings for cluster in clusters)
+            stop_all([cluster.proxy for cluster in clusters], Findings.load if summary else None)
     for cluster, event in incoming.rest(clusters):
         if isinstance(event, events.FindingSeen) and not as_json:
             cluster.findings.take(event, not screen)
@@ -113,11 +114,13 @@ def run(clusters: Sequence[RunningCluster], as_json: bool, quiet: bool, screen: 
         raise SystemExit(FAILED)
 
 
-def stop_all(proxies: Sequence[Proxy]) -> None:
-    """Stop them at the same time: each may have responses in flight to wait for."""
+def stop_all(proxies: Sequence[Proxy], meanwhile: Callable[[], None] | None = None) -> None:
+    """Stop them at the same time: each may have responses in flight to wait for. `meanwhile` is called in that time."""
     threads = [threading.Thread(target=proxy.stop, name="stopping") for proxy in proxies]
     for thread in threads:
         thread.start()
+    if meanwhile is not None:
+        meanwhile()
     for thread in threads:
         thread.join()
 
@@ -184,6 +187,12 @@ class Findings:
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self._last: dict[int, events.FindingSeen] = {}
+
+    @staticmethod
+    def load() -> None:
+        """Load what `summary` needs."""
+        from ....decoder import findings  # noqa: F401
+        from ..analysis import finding_lines  # noqa: F401
 
     def take(self, event: events.FindingSeen, show_it: bool = True) -> None:
         """Print a finding: with its remedy the first time, in one line when it got worse or more frequent."""
