@@ -27,7 +27,7 @@ from ...models.group_calls import (
     Call,
 )
 from ...models.groups import GroupDetector
-from ...models.next_steps import Duty, NextSteps
+from ...models.next_steps import NextSteps, PendingStep
 from .coordinators import FIND_COORDINATOR, coordinators
 
 INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -81,18 +81,18 @@ class UnknownMember(GroupDetector):
             return
         key = call.group, call.conn.identity
         refusals = self._refusals.of(key, _Refusals)
-        duty = next(iter(self._steps.touched(call.exchange)), None)
-        refusals.add(call, duty.again if duty is not None else 0, self.WINDOW_NS)
+        pending = next(iter(self._steps.touched(call.exchange)), None)
+        refusals.add(call, pending.again if pending is not None else 0, self.WINDOW_NS)
         if len(refusals.times) < self.TIMES:
             return
         finding = self.report(key, call.exchange, group=call.group_id)
         finding.count = max(finding.count, len(refusals.times))
         finding.about |= {"member": call.member_id, "error": facts.error_name(call.error)}
-        self._write(finding, call, refusals, duty)
+        self._write(finding, call, refusals, pending)
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
 
-    def _write(self, finding: Finding, call: Call, refusals: _Refusals, duty: Duty | None) -> None:
+    def _write(self, finding: Finding, call: Call, refusals: _Refusals, pending: PendingStep | None) -> None:
         name, count = facts.error_name(call.error), len(refusals.times)
         api = f"{call.api} v{call.exchange.api_version}"
         number = "generation" if call.protocol == "classic" else "member epoch"
@@ -100,7 +100,7 @@ class UnknownMember(GroupDetector):
         who = f"{call.conn.who} (member {call.member_id or 'without an id'})"
         step = next_step(call.exchange.api_key, call.error)
         must, source = (step.must, step.source) if step is not None else ("send JoinGroup", "Kafka's consumer protocol")
-        finding.about["repeated"] = duty.again if duty is not None else 0
+        finding.about["repeated"] = pending.again if pending is not None else 0
         if refusals.joins >= self.TIMES:
             anew = "an empty member id" if call.protocol == "classic" else "member epoch 0"
             finding.seen = (
@@ -117,10 +117,10 @@ class UnknownMember(GroupDetector):
                 "report it to the maker of the broker, and upgrade the broker; until then, restart the client, so that it "
                 "joins with a new member id, or use another group protocol (group.protocol)"
             )
-        elif duty is not None and duty.again >= self.TIMES:
+        elif pending is not None and pending.again >= self.TIMES:
             finding.seen = (
                 f"{who} was refused {count} times in {span} because "
-                f"{_reason(call)} ({name} to {api}), and {duty.did}: it neither joins again nor gives up"
+                f"{_reason(call)} ({name} to {api}), and {pending.did}: it neither joins again nor gives up"
             )
             finding.why = (
                 f"{_CAUSES[name]} After {name}, a member must {must} ({source}). This client ignores the "
