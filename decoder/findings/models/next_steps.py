@@ -33,7 +33,7 @@ class PendingStep:
 
     `told_ns`: when it was refused for the first time, 0 if not since it last took the step. `refused`: requests in this state that were
     refused, the first included, and `since_step`: those since it last took the step. `named`: what Metadata says instead ("broker 2 as
-    leader"), "" if it says nothing else; `steps`: the requests with which it asked again all the same, by API.
+    leader"), "" if it says nothing else; `steps`: the requests in which it took the step since it was refused first, by API.
     """
 
     conn: ClientConnection
@@ -50,15 +50,13 @@ class PendingStep:
 
     def begin(self) -> None:
         """The next refusal is the first."""
-        self.told_ns, self.refused = 0, Tally()
-        self.took("")
+        self.told_ns, self.refused, self.since_step, self.steps = 0, Tally(), Tally(), Counter()
 
     def took(self, api: str) -> None:
-        """The client took the step with a request, "" for another way. Where Metadata names something else, asking is not enough."""
-        if api and self.named:
-            self.steps[api] += 1
-        else:
-            self.since_step, self.steps = Tally(), Counter()
+        """The client took the step with a request. Where Metadata names something else, asking is not enough."""
+        self.steps[api] += 1
+        if not self.named:
+            self.since_step = Tally()
 
     @property
     def again(self) -> int:
@@ -77,7 +75,8 @@ class PendingStep:
     def did(self) -> str:
         """What the client did: ``sent the same member epoch (5) again 4 times in 12 s``."""
         value = next((part for part in (*self.state, *self.per) if part is not None), "")
-        meanwhile = "".join(f", and sent {api} {times(count)} meanwhile" for api, count in self.steps.items())
+        steps = self.steps.items() if self.named else ()
+        meanwhile = "".join(f", and sent {api} {times(count)} meanwhile" for api, count in steps)
         return f"{self.step.again.format(value)} {times(self.again)} in {duration(self.since_step.span_ns)}{meanwhile}"
 
 
@@ -224,7 +223,7 @@ def _named(step: NextStep, conn: ClientConnection, exchange: Exchange, subject: 
 
 
 class FollowingDetector(Detector):
-    """A detector of clients that ignore an error: override `refused`. `STEPS`: the names of its rows of the table."""
+    """A detector of clients that were refused: override `refused`. `STEPS`: the names of its rows of the table."""
 
     wanted = Wanted.FAILED
     dispatches: ClassVar[Mapping[str, str]] = {"done": "refused"}
