@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ...connection.exchange import Exchange, State
 from ...reference.next_steps import NextStep, next_step, next_steps
 from ...schema import facts
-from ..engine.counters import LruDict, Tally
+from ..engine.counters import BoundedDict, LruDict, Tally
 from ..engine.detector import Detector, Model, Wanted
 from ..engine.formatting import SECOND, duration, times, topic_id_text, topic_name
 from ..engine.layout import top
@@ -33,7 +33,7 @@ class PendingStep:
 
     `told_ns`: when it was refused for the first time, 0 if not since it last took the step. `refused`: requests in this state that were
     refused, the first included, and `since_step`: those since it last took the step. `named`: what Metadata says instead ("broker 2 as
-    leader"), "" if it says nothing else; `steps`: the requests in which it took the step since it was refused first, by API.
+    leader"), "" if it says nothing else; `steps`: the requests that took the step since the first refusal, by API.
     """
 
     conn: ClientConnection
@@ -90,11 +90,20 @@ class NextSteps(Model):
     def setup(self) -> None:
         self._open: LruDict[ClientIdentity, LruDict[Any, PendingStep]] = LruDict(_CLIENTS)
         self._touched: tuple[Exchange | None, list[PendingStep]] = None, []
+        self._used: BoundedDict[ClientIdentity, int] = BoundedDict(_CLIENTS)  # by connections that have ended
         self._produce = self.traffic.model(ProduceReader)
 
     def touched(self, exchange: Exchange) -> list[PendingStep]:
         """The pending steps of a refused exchange, the newest refusal counted."""
         return self._touched[1] if self._touched[0] is exchange else []
+
+    def last_used_ns(self, client: ClientIdentity) -> int:
+        """When a client last used one of its connections, 0 if none is known."""
+        still = (conn.last_activity_ns for conn in self.traffic.connections.values() if conn.identity == client)
+        return max([self._used.get(client, 0), *still])
+
+    def closed(self, conn: ClientConnection) -> None:
+        self._used[conn.identity] = max(conn.last_activity_ns, self._used.get(conn.identity, 0))
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
         steps = self._open.get(conn.identity) if self._open else None

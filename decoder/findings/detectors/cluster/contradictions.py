@@ -42,7 +42,8 @@ class MetadataIgnored(FollowingDetector):
         conn, (topic, partition) = pending.conn, place_of(pending, exchange)
         leader = conn.cluster.leaders[topic, partition].node
         key = conn.identity, topic, partition, conn.broker
-        finding = self.report(key, exchange, topic=topic, partition=partition, leader=leader, error=facts.error_name(pending.code))
+        error = facts.error_name(pending.code)
+        finding = self.report(key, exchange, topic=topic, partition=partition, leader=leader, error=error)
         finding.count = pending.refused.count
         if exchange.api_key == LIST_OFFSETS:
             finding.why = (
@@ -129,7 +130,8 @@ class OldTopicId(FollowingDetector):
     )
 
     def refused(self, pending: PendingStep, exchange: Exchange) -> None:
-        conn, refused, anew, (topic, partition) = pending.conn, pending.refused, pending.named, place_of(pending, exchange)
+        conn, refused, anew = pending.conn, pending.refused, pending.named
+        topic, partition = place_of(pending, exchange)
         lasting = pending.ignored if anew else refused.count >= self.GONE_TIMES and refused.span_ns >= self.GONE_SPAN_NS
         if not lasting or not isinstance(pending.subject[-2], bytes):
             return
@@ -181,8 +183,8 @@ class ProducerIdNotRenewed(FollowingDetector):
         finding = self.report(
             (pending.conn.identity, pending.per),
             exchange,
-            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[error]}. The producer must {pending.step.must} "
-            f"({pending.step.source}). This one keeps retrying, and none of its records are written.",
+            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[error]}. The producer must "
+            f"{pending.step.must} ({pending.step.source}). This one keeps retrying, and none of its records are written.",
             topic=topic,
             partition=partition,
             producer_id=producer_id,
@@ -191,6 +193,6 @@ class ProducerIdNotRenewed(FollowingDetector):
         )
         finding.count = pending.refused.count
         finding.seen = (
-            f"{pending.conn.who} got {error} for {finding.count} batches of producer id {producer_id} epoch {epoch} ({topic}-{partition}) within "
-            f"{duration(pending.refused.span_ns)}, and has not asked for a new one"
+            f"{pending.conn.who} got {error} for {finding.count} batches of producer id {producer_id} epoch {epoch} "
+            f"({topic}-{partition}) within {duration(pending.refused.span_ns)}, and has not asked for a new one"
         )

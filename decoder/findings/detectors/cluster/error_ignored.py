@@ -34,8 +34,8 @@ class ErrorIgnored(FollowingDetector):
         finding = self.report(
             (conn.identity, pending.step.name, pending.code, about, pending.per),
             exchange,
-            f"{explain.error(pending.code).of(exchange.api).what} After it, a client must {pending.step.must} ({pending.step.source}). This one does not, "
-            "and is refused each time. It is the client's fault.",
+            f"{explain.error(pending.code).of(exchange.api).what} After it, a client must {pending.step.must} "
+            f"({pending.step.source}). This one does not, and is refused each time. It is the client's fault.",
             "restart the client, and upgrade its library, or report it to its developers",
             error=error,
             subject=about,
@@ -44,7 +44,8 @@ class ErrorIgnored(FollowingDetector):
         finding.about["did"] = pending.did
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
-        finding.seen = f"{conn.who} got {error} to {exchange.api} v{exchange.api_version}{f' for {about}' * bool(about)} from {conn.where}, and {pending.did}"
+        where = f"{f' for {about}' * bool(about)} from {conn.where}"
+        finding.seen = f"{conn.who} got {error} to {exchange.api} v{exchange.api_version}{where}, and {pending.did}"
 
     def after_others(self, found: list[Finding]) -> None:
         self._added: set[int] = set()

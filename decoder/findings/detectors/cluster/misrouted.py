@@ -97,8 +97,8 @@ class RebootstrapIgnored(FollowingDetector):
         found = self.report(
             (conn.identity, conn.broker, True),
             exchange,
-            f"a client that gets REBOOTSTRAP_REQUIRED in any response must {pending.step.must} ({pending.step.source}): the broker wants it "
-            "elsewhere, and answers nothing else. This client asks again on the same connection, so it gets nothing. The fault is the client's.",
+            f"a client that gets REBOOTSTRAP_REQUIRED in any response must {pending.step.must} ({pending.step.source}): "
+            "the broker wants it elsewhere, and answers nothing else. This client asks again on the same connection, so it gets nothing. The fault is the client's.",
             "set metadata.recovery.strategy=rebootstrap (the default since Kafka 4.0; with none, the client does not obey), or "
             "restart the client"
             if java
@@ -109,7 +109,8 @@ class RebootstrapIgnored(FollowingDetector):
         found.count = max(found.count, told.answers.count)
         found.seen = (
             f"{conn.who} was told to rebootstrap (REBOOTSTRAP_REQUIRED to {exchange.api} v{exchange.api_version}) "
-            f"{times(told.answers.count)} in {duration(told.answers.span_ns)} by {conn.where}, keeps its connections, and {pending.did}"
+            f"{times(told.answers.count)} in {duration(told.answers.span_ns)} by {conn.where}, keeps its connections, "
+            f"and {pending.did}"
         )
 
     def _in_vain(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:

@@ -170,8 +170,8 @@ class CoordinatorTrouble(Detector):
         if pending is not None and pending.ignored and not pending.steps:
             return (
                 "; the client did not ask for the coordinator (FindCoordinator) since then",
-                f"after NOT_COORDINATOR a client must {pending.step.must}; this one goes on with the same broker. It is the "
-                f"client's fault. {self.WITHOUT}",
+                f"after NOT_COORDINATOR a client must {pending.step.must}; this one goes on with the same broker. It "
+                f"is the client's fault. {self.WITHOUT}",
                 "restart the client, and upgrade its library",
             )
         if node == here:
