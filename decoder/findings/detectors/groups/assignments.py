@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, some
-from ...engine.traffic import Traffic
 from ...models.group import Group
 from ...models.group_calls import Call
 from ...models.groups import GroupDetector
@@ -15,13 +12,15 @@ from ...models.groups import GroupDetector
 _SETTLED_NS = 5 * SECOND
 
 
-class _SettledAssignments:
-    """Calls `judge` with every assignment to two members or more once, after it has stood for a while: a cooperative rebalance goes on at
-    once. With partitions by member id."""
+class _AssignmentDetector(GroupDetector):
+    """Gets every assignment to two members or more once (`judge`), after it has stood for a while: a cooperative
+    rebalance goes on at once."""
 
-    def __init__(self, judge: Callable[[Group, dict[str, int], Call], None]) -> None:
-        self._judge = judge
+    def setup(self) -> None:
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
+
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        """An assignment; `counts`: partitions by member id."""
 
     def answered(self, call: Call) -> None:
         if not call.error and call.is_answered:
@@ -47,20 +46,17 @@ class _SettledAssignments:
             given = group.assignments or {m.member_id: m.assignment for m in group.live if m.assignment is not None}
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
             if len(counts) > 1 and any(counts.values()):
-                self._judge(group, counts, call)
+                self.judge(group, counts, call)
 
-
-def _report_latest(
-    detector: GroupDetector, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
-) -> Finding:
-    """One finding per group, about its latest assignment."""
-    conn, exchange = call.conn, call.exchange
-    finding = detector.report(
-        group, exchange, why, remedy, facts=conn.facts_of(exchange), assignor=group.assignor, group=call.group_id
-    )
-    finding.seen = seen
-    finding.about |= {"generation": group.generation, "partitions": counts}
-    return finding
+    def report_latest(
+        self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
+    ) -> Finding:
+        """One finding per group, about its latest assignment."""
+        facts, assignor = call.conn.facts_of(call.exchange), group.assignor
+        finding = self.report(group, call.exchange, why, remedy, facts=facts, assignor=assignor, group=call.group_id)
+        finding.seen = seen
+        finding.about |= {"generation": group.generation, "partitions": counts}
+        return finding
 
 
 def _name(group: Group, member_id: str) -> str:
@@ -69,7 +65,7 @@ def _name(group: Group, member_id: str) -> str:
     return (member.conn.client_id if member and member.conn.client_id else "") or member_id
 
 
-class AssignmentSkew(GroupDetector):
+class AssignmentSkew(_AssignmentDetector):
     id = "assignment-skew"
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
@@ -79,28 +75,14 @@ class AssignmentSkew(GroupDetector):
     MORE = 3
     """Partitions more than the member with the fewest: less is rounding."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
-
-    def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
-
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         most, least = max(counts.values()), min(counts.values())
         average = sum(counts.values()) / len(counts)
         if most <= self.FACTOR * average or most - least < self.MORE:
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
-        finding = _report_latest(
-            self,
+        finding = self.report_latest(
             group,
             counts,
             call,
@@ -118,31 +100,17 @@ class AssignmentSkew(GroupDetector):
         finding.severity = Severity.INFO if len(topics) > 1 else Severity.LOW
 
 
-class IdleMembers(GroupDetector):
+class IdleMembers(_AssignmentDetector):
     id = "idle-members"
     severity = Severity.INFO
     title = "a group has more members than partitions"
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._assignments = _SettledAssignments(self._judge)
-
-    def answered(self, call: Call) -> None:
-        self._assignments.answered(call)
-
-    def asked(self, call: Call) -> None:
-        self._assignments.asked(call)
-
-    def finish(self, now_ns: int) -> None:
-        self._assignments.finish(now_ns)
-
-    def _judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
         idle = [m for m, count in counts.items() if not count]
         total = sum(counts.values())
         if not idle or len(counts) <= total:
             return
-        _report_latest(
-            self,
+        self.report_latest(
             group,
             counts,
             call,
