@@ -5,10 +5,9 @@ Contradictions on a single connection are in `odd_connections`, versions of anot
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
@@ -168,13 +167,6 @@ class ProducerIdNotRenewed(FollowingDetector):
     )
     STEPS = frozenset({"renew-producer"})
 
-    _MEANS: ClassVar[dict[str, str]] = {
-        "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker misses the batch before it",
-        "UNKNOWN_PRODUCER_ID": "the broker has forgotten the producer id",
-        "INVALID_PRODUCER_EPOCH": "the broker knows a newer epoch of this producer",
-        "PRODUCER_FENCED": "another producer has taken over its transactional id",
-    }
-
     def refused(self, pending: PendingStep, exchange: Exchange) -> None:
         (producer_id, epoch), (topic, partition) = pending.per[0], place_of(pending, exchange)
         if not pending.ignored or producer_id < 0:
@@ -183,7 +175,7 @@ class ProducerIdNotRenewed(FollowingDetector):
         finding = self.report(
             (pending.conn.identity, pending.per),
             exchange,
-            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[error]}. The producer must "
+            f"{explain.error(pending.code).of(exchange.api).what} After this error, the producer must "
             f"{pending.step.must} ({pending.step.source}). This one keeps retrying, and none of its records are written.",
             topic=topic,
             partition=partition,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from ....connection.exchange import Exchange
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict, Tally
 from ...engine.finding import Severity
@@ -19,24 +20,6 @@ _WHY = (
     "max.incremental.fetch.session.cache.slots (1000) sessions, including those of followers; a client that gets "
     "none, or loses it, names all its partitions in each request."
 )
-_EVICTED = (
-    "The broker no longer has this one: it gave its slot to another client, or it was restarted.",
-    "raise max.incremental.fetch.session.cache.slots on the brokers above the number of consumers and followers that each serves; check the "
-    "broker's IncrementalFetchSessionEvictionsPerSec",
-)
-_CHANGED_ID = (
-    "The session has a topic under an id that the broker no longer knows: the topic was deleted, or created again.",
-    "nothing, if this ends soon: the client asks for Metadata and begins another session. If not, upgrade the client, which keeps the old id",
-)
-_REFUSED = {
-    facts.error_code("INVALID_FETCH_SESSION_EPOCH"): (
-        "The broker has the session but expects another epoch: a request was repeated or lost on the way, or two connections use one "
-        "session.",
-        "look for something between client and broker that repeats or loses requests, and upgrade the client",
-    ),
-    facts.error_code("FETCH_SESSION_TOPIC_ID_ERROR"): _CHANGED_ID,
-    facts.error_code("INCONSISTENT_TOPIC_ID"): _CHANGED_ID,
-}
 
 
 class FetchSessionRefused(FollowingDetector):
@@ -65,7 +48,7 @@ class FetchSessionRefused(FollowingDetector):
         recent = [t for t in seen if now - t <= self.WITHIN_NS]
         if len(recent) < self.COUNT:
             return
-        why, remedy = _REFUSED.get(pending.code, _EVICTED)
+        why, remedy = explain.error_meaning(exchange.api, pending.code)
         finding = self.report(key, exchange, f"{_WHY} {why}", remedy)
         if finding.count == 1:
             finding.count = len(recent)
