@@ -176,7 +176,7 @@ class ProducerIdNotRenewed(FollowingDetector):
             (pending.conn.identity, pending.per),
             exchange,
             f"{explain.error(pending.code).of(exchange.api).what} After this error, the producer must "
-            f"{pending.step.must} ({pending.step.source}). This one keeps retrying, and none of its records are written.",
+            f"{pending.step.must} ({pending.step.source}). This one keeps retrying, and writes none of its records.",
             topic=topic,
             partition=partition,
             producer_id=producer_id,

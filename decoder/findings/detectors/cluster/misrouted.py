@@ -98,8 +98,8 @@ class RebootstrapIgnored(FollowingDetector):
             (conn.identity, conn.broker, True),
             exchange,
             f"a client that gets REBOOTSTRAP_REQUIRED in any response must {pending.step.must} "
-            f"({pending.step.source}): the broker wants it elsewhere, and answers nothing else. This client asks again on "
-            "the same connection, so it gets nothing. The fault is the client's.",
+            f"({pending.step.source}): the broker wants it elsewhere, and answers nothing else. This client asks again "
+            "on the same connection, so it gets nothing. The fault is the client's.",
             "set metadata.recovery.strategy=rebootstrap (the default since Kafka 4.0; with none, the client does not obey), or "
             "restart the client"
             if java

@@ -147,8 +147,8 @@ class JoinsWithoutFetching(_NoFetch):
 @dataclass(slots=True)
 class _Out:
     """A client that is no member any more and must join again. `said`: how it lost its membership; `must`: what it has
-    to do; `exchange`: None if its connection ended. `sought`: how often it has looked for its coordinator since, and when
-    last."""
+    to do; `exchange`: None if its connection ended. `sought`: how often it has looked for its coordinator since, and
+    when last."""
 
     conn: ClientConnection
     exchange: Exchange | None
