@@ -33,7 +33,8 @@ class PendingStep:
 
     `told_ns`: when it was refused for the first time, 0 if not since it last took the step. `refused`: requests in this state that were
     refused, the first included, and `since_step`: those since it last took the step. `named`: what Metadata says instead ("broker 2 as
-    leader"), "" if it says nothing else; `steps`: the requests that took the step since the first refusal, by API.
+    leader"), "" if it says nothing else; `steps`: the requests that took the step since the first refusal, by API,
+    and `taken`: how many, those for earlier states included.
     """
 
     conn: ClientConnection
@@ -46,6 +47,7 @@ class PendingStep:
     refused: Tally = field(default_factory=Tally)
     since_step: Tally = field(default_factory=Tally)
     steps: Counter[str] = field(default_factory=Counter)
+    taken: int = 0
     named: str = ""
 
     def begin(self) -> None:
@@ -55,6 +57,7 @@ class PendingStep:
     def took(self, api: str) -> None:
         """The client took the step with a request. Where Metadata names something else, asking is not enough."""
         self.steps[api] += 1
+        self.taken += 1
         if not self.named:
             self.since_step = Tally()
 
@@ -144,8 +147,9 @@ class NextSteps(Model):
         sent, named = exchange.request_time_ns or 0, _named(step, conn, exchange, subject)
         # A field that a request leaves out is as it was: partitions of a fetch session.
         state = tuple(new if new is not None else old for new, old in zip(state, pending.state or state, strict=True))
-        if (state, named) != (pending.state, pending.named) or sent - pending.refused.last_ns > _PAUSE_NS:
+        if (anew := sent - pending.refused.last_ns > _PAUSE_NS) or (state, named) != (pending.state, pending.named):
             pending.begin()
+            pending.taken = 0 if anew else pending.taken
             pending.state, pending.named = state, named
         if not pending.since_step.count:
             pending.told_ns = exchange.response_time_ns or 0

@@ -153,7 +153,7 @@ class _RefusedPartitions(ProduceDetector):
         about["longest_ns"] = max(about["longest_ns"], trouble.last_ns - trouble.first_ns)
         about["most_answers"] = max(about["most_answers"], trouble.answers)
         if (step := trouble.step) is not None:
-            about["metadata_asked"] = max(about["metadata_asked"] or 0, step.steps["Metadata"])
+            about["metadata_asked"] = max(about["metadata_asked"] or 0, step.taken)
             if not about["leader_told"] and not (step.named and step.steps):
                 about["blind"] = max(about["blind"], step.since_step.count)
         finding.severity = self.REFUSALS.rate(about)
