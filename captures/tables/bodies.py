@@ -12,7 +12,6 @@ from ...decoder.codec.message import jsonable, shown_value
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.errors import DecodeError
 from ...decoder.schema.meaning import Meaning
-from .columns import Column
 
 ABOUT: dict[Meaning | None, str] = {
     Meaning.TOPIC: "topic",
@@ -25,11 +24,6 @@ ABOUT: dict[Meaning | None, str] = {
 }
 HIGH_WATERMARK = "high_watermark"
 """A field of Fetch responses; -1 with an error."""
-TOPIC = (
-    Column("topic", "string", "its name; null where only an id is given that no Metadata response named", null=True),
-    Column("topic_id", "string", "its id in Kafka's base64 form, where one is given", null=True),
-    Column("partition", "int32", "null if it concerns no partition", null=True),
-)
 
 
 class BodyLeaf(NamedTuple):
@@ -78,7 +72,7 @@ def has_records(kind: str, api_key: int, version: int) -> bool:
 
 
 def topic_columns(about: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
-    """The columns of `TOPIC`: ids as text, and the name of an id that was seen."""
+    """The columns of the set `topic`: ids as text, and the name of an id that was seen."""
     topic, topic_id = about.get("topic"), about.get("topic_id")
     if topic is None and topic_id is not None and exchange.topics is not None:
         topic = exchange.topics.name(topic_id.bytes)

@@ -17,103 +17,13 @@ from ...decoder.errors import DecodeError
 from ...decoder.schema import facts
 from ...decoder.values import SchemaSource
 from . import bodies
-from .columns import KEY, Column, Table
+from .columns import KEY, TABLES
 
-ERRORS = Table(
-    "errors",
-    "error code that is not 0, anywhere in a response",
-    (
-        *KEY,
-        Column("path", "string", "its place in the response, such as `topics[0].partitions[1].error_code`"),
-        *bodies.TOPIC,
-        Column("group_id", "string", "the group it concerns, also where only the request names it", null=True),
-        Column("resource", "string", "a config's resource, a transactional id, a coordinator's key", null=True),
-        Column("error_code", "int16", "Kafka's number"),
-        Column("error", "string", "its name"),
-        Column("error_message", "string", "the broker's message with it", null=True),
-    ),
-)
-SIDE = Column("direction", "string", "`request` (produced) or `response` (fetched)")
-BATCHES = Table(
-    "batches",
-    "record batch, or message of an old message set, in a request or response",
-    (
-        *KEY,
-        SIDE,
-        *bodies.TOPIC,
-        Column("acks", "int16", "of a Produce request: 0, 1 or -1 (all)", null=True),
-        Column("transactional_id", "string", "of a Produce request; a fetched batch has only the `producer_id`", null=True),
-        Column("base_offset", "int64", "of the first record, as encoded", null=True),
-        Column("last_offset", "int64", "of the last record", null=True),
-        Column("high_watermark", "int64", "of the partition when it was fetched; as far as `last_offset` is below it, the consumer lags", null=True),
-        Column("magic", "int16", "format: 0, 1 or 2", null=True),
-        Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`", null=True),
-        Column("record_count", "int32", "as in the batch; null for a compressed message set", null=True),
-        Column("size_bytes", "int64", "of the whole batch, compressed as it is"),
-        Column("timestamp_type", "string", "`create` or `log_append`", null=True),
-        Column("base_timestamp_ms", "int64", "milliseconds since the epoch", null=True),
-        Column("max_timestamp_ms", "int64", "milliseconds since the epoch", null=True),
-        Column("producer_id", "int64", "-1 without idempotence", null=True),
-        Column("producer_epoch", "int16", "", null=True),
-        Column("base_sequence", "int32", "", null=True),
-        Column("transactional", "bool", "", null=True),
-        Column("control", "bool", "a transaction's marker", null=True),
-        Column("aborted", "bool", "of an aborted transaction, which readers of committed records skip", null=True),
-        Column("crc_ok", "bool", "the checksum matches the bytes", null=True),
-        Column("problem", "string", "why it cannot be read, or that it is cut off", null=True),
-    ),
-)
-RECORDS = Table(
-    "records",
-    "record that was produced or fetched; a record that was fetched twice appears twice",
-    (
-        *KEY,
-        SIDE,
-        *bodies.TOPIC,
-        Column("offset", "int64", "as encoded: counted from 0 in a producer's batch"),
-        Column("timestamp_ms", "int64", "milliseconds since the epoch; null in magic 0", null=True),
-        Column("codec", "string", "`none`, `gzip`, `snappy`, `lz4` or `zstd`"),
-        Column("control", "string", "the kind of a marker: `commit`, `abort`, `leader_change` ...", null=True),
-        Column("aborted", "bool", "of an aborted transaction, as the response says: readers of committed records skip it"),
-        Column("key_bytes", "int32", "size of the key; null without one", null=True),
-        Column("value_bytes", "int32", "size of the value; null for a tombstone", null=True),
-        Column("header_count", "int32", ""),
-        Column("key", "json", "text, or decoded with a schema; `hex` for other bytes", True, True, True),
-        Column("value", "json", "likewise", True, True, True),
-        Column("headers", "json", "a list of `key` and `value`", True, True, True),
-        Column("key_raw", "bytes", "the key's bytes", True, True, True),
-        Column("value_raw", "bytes", "the value's bytes", True, True, True),
-    ),
-)
-GROUPS = Table(
-    "groups",
-    "JoinGroup, SyncGroup and LeaveGroup, and ConsumerGroupHeartbeat that joins, leaves, fails or brings a new epoch",
-    (
-        *KEY,
-        Column("group_id", "string", "the group"),
-        Column("event", "string", "`join`, `sync`, `leave` or `heartbeat`"),
-        Column("member_id", "string", "from the response, else from the request; null if in neither", null=True),
-        Column("group_instance_id", "string", "of a static member", null=True),
-        Column("generation", "int32", "the generation, or the member's epoch, in the response", null=True),
-        Column("protocol", "string", "the assignor that was chosen", null=True),
-        Column("members", "int32", "number of members, which the leader of a group gets when it joins", null=True),
-        Column("latency_ns", "int64", "how long the response took; a join waits for the others", null=True),
-        Column("error_code", "int16", "of the response as a whole"),
-        Column("error", "string", "its name; null for 0", null=True),
-    ),
-)
-THROTTLES = Table(
-    "throttles",
-    "response with a throttle time above 0",
-    (
-        *KEY,
-        Column(
-            "throttle_ms", "int32", "how long the client must wait, in milliseconds; brokers hold it back for the same time"
-        ),
-        Column("request_size", "int32", "value of the 4 size bytes; null without a request", null=True),
-        Column("response_size", "int32", "value of the 4 size bytes"),
-    ),
-)
+ERRORS = TABLES["errors"]
+BATCHES = TABLES["batches"]
+RECORDS = TABLES["records"]
+GROUPS = TABLES["groups"]
+THROTTLES = TABLES["throttles"]
 RECORD_API_KEYS = facts.api_key_set(*RECORD_APIS)
 _EVENTS = {"JoinGroup": "join", "SyncGroup": "sync", "LeaveGroup": "leave", "ConsumerGroupHeartbeat": "heartbeat"}
 GROUP_APIS = facts.api_key_set(*_EVENTS)

@@ -14,35 +14,9 @@ from ..reading.context import Origin
 from ..reading.reader import RequestKey
 from ..reading.segment_map import IndexMismatch, SegmentMap
 from ..recording.index import CUT, DTYPE, STATE_MASK, STATES
-from .columns import ENDS, RECORDING, SOFTWARE, Column, Table, numpy
+from .columns import TABLES, numpy
 
-CONNECTIONS = Table(
-    "connections",
-    "connection, in the order in which they ended",
-    (
-        RECORDING,
-        *ENDS,
-        Column("client_id", "string", "of the first request that has one", null=True),
-        *SOFTWARE,
-        Column("established", "bool", "false where the broker refused it, or did not answer"),
-        Column("opened_ns", "int64", "nanoseconds since the epoch; null when it was not seen", null=True),
-        Column("first_ns", "int64", "of the first request or response", null=True),
-        Column("last_ns", "int64", "of the last request or response", null=True),
-        Column("closed_ns", "int64", "null when the capture ends before it", null=True),
-        Column(
-            "end", "string", "`fin`, `rst`, `refused`, `unreached`, `login` or `tls` (the proxy's own login, or TLS handshake with the broker, failed); null when the capture ends before it", null=True
-        ),
-        Column("ended_by", "string", "`client` or `broker`, where that is known", null=True),
-        Column("exchanges", "int64", "requests, and responses without one"),
-        Column("errors", "int64", "exchanges with an error code that is not 0"),
-        Column("orphans", "int64", "responses without a request"),
-        Column("unanswered", "int64", "requests without a response, though one was expected"),
-        Column("request_bytes", "int64", "frames of the client with their 4 size bytes"),
-        Column("response_bytes", "int64", "frames of the broker with their 4 size bytes"),
-        Column("stray_bytes", "int64", "bytes that are not frames"),
-        Column("missing_bytes", "int64", "bytes that were not captured"),
-    ),
-)
+CONNECTIONS = TABLES["connections"]
 _COUNTS = [column.name for column in CONNECTIONS.columns[CONNECTIONS.columns.index(CONNECTIONS.column("exchanges")) :]]
 _DUE = State.NO_RESPONSE, State.PENDING
 _API_VERSIONS, _PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")

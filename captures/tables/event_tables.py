@@ -10,51 +10,10 @@ from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKa
 from ...decoder.findings import Inspector
 from ...decoder.schema import facts
 from ..reading.context import Origin
-from .columns import BROKER_ID, CLUSTER, ENDS, RECORDING, Column, Table
+from .columns import TABLES
 
-HAPPENINGS = Table(
-    "happenings",
-    "happening: the start and end of a connection, a request, an answer, bytes that are not frames, bytes that are missing",
-    (
-        RECORDING,
-        CLUSTER,
-        BROKER_ID,
-        Column("time_ns", "int64", "of its first byte, nanoseconds since the epoch"),
-        ENDS[0],
-        Column("happening", "string", "`opened`, `request`, `done`, `stray`, `missing` or `closed`"),
-        Column("client", "string", "`host:port`; null where it is not repeated", null=True),
-        Column("broker", "string", "likewise", null=True),
-        Column("direction", "string", "`request` or `response`, of bytes", null=True),
-        Column("api", "string", "of a request, and of what was done", null=True),
-        Column("api_version", "int16", "likewise", null=True),
-        Column("correlation_id", "int32", "likewise", null=True),
-        Column("client_id", "string", "likewise", null=True),
-        Column("size_bytes", "int64", "of the request or response frame, or of the bytes", null=True),
-        Column(
-            "state", "string", "the outcome of an exchange: `paired`, `no_response`, `orphan` or `pending`", null=True
-        ),
-        Column("error", "string", "first error of the response", null=True),
-        Column("detail", "string", "how a connection ended and by whom; why bytes are not frames", null=True),
-    ),
-)
-FINDINGS = Table(
-    "findings",
-    "finding, the worst first",
-    (
-        RECORDING,
-        CLUSTER,
-        Column("id", "string", "the detector, such as `unsupported-version`"),
-        Column("severity", "string", "`high`, `medium`, `low` or `info`"),
-        Column("seen", "string", "what was seen"),
-        Column("why", "string", "why it matters"),
-        Column("remedy", "string", "what to do"),
-        Column("count", "int64", "how often"),
-        Column("first_ns", "int64", "nanoseconds since the epoch; null where no exchange belongs to it", null=True),
-        Column("last_ns", "int64", "likewise", null=True),
-        Column("about", "json", "what it concerns: client_id, software, broker, api, group, topic, partition ..."),
-        Column("exchanges", "json", "up to 5 exchanges that show it"),
-    ),
-)
+HAPPENINGS = TABLES["happenings"]
+FINDINGS = TABLES["findings"]
 _EMPTY = {column.name: None for column in HAPPENINGS.columns}
 
 

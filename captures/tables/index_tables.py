@@ -14,68 +14,11 @@ from ...decoder.schema import facts
 from ..reading.capture import Row
 from ..reading.context import Broker, Origin
 from ..recording.index import CHANGED, LARGEST_SIZE, STATE_MASK, STATES, UNDECODED, Index
-from .columns import ENDS, KEY, NUMBER, TIME, Column, Table, numpy, pyarrow, schema_of
+from .columns import KEY, TABLES, Column, numpy, pyarrow, schema_of
 
-EXCHANGES = Table(
-    "exchanges",
-    "exchange: a request and its outcome",
-    (
-        *NUMBER,
-        Column(
-            "time_ns",
-            "int64",
-            "when the request's first byte was seen (an orphan: the response's), nanoseconds since the epoch, UTC",
-        ),
-        TIME,
-        *ENDS,
-        Column("api", "string", "the API's name, such as `Produce`; empty for an orphan"),
-        Column("api_key", "int16", "-1 for an orphan"),
-        Column("api_version", "int16", "-1 for an orphan"),
-        Column("correlation_id", "int32", "as the client chose it"),
-        Column("client_id", "string", "null when the request has none", null=True),
-        Column("request_size", "int32", "value of the 4 size bytes; null without a request", null=True),
-        Column("response_size", "int32", "value of the 4 size bytes; null without a response", null=True),
-        Column(
-            "latency_ns",
-            "int64",
-            "from the request's first byte to the response's first byte, nanoseconds; null unless paired",
-            null=True,
-        ),
-        Column("state", "string", "`paired`, `no_response`, `orphan` or `pending`"),
-        Column("error_code", "int16", "first error code of the response that is not 0, else 0"),
-        Column("error", "string", "its name, such as `NOT_LEADER_OR_FOLLOWER`; null for 0", null=True),
-        Column("undecoded", "bool", "a frame of the exchange could not be decoded"),
-        Column("changed", "bool", "the broker's and the client's bytes differ: addresses rewritten, or a rule"),
-        Column(
-            "request",
-            "json",
-            "the decoded request, secrets masked, as `decode --json` prints it",
-            null=True,
-            extra=True,
-        ),
-        Column("response", "json", "the decoded response, in the same form", null=True, extra=True),
-        Column("embedded", "json", "payloads inside them, in the same form", null=True, extra=True),
-    ),
-)
-FRAMES = Table(
-    "frames",
-    "frame: a request or a response",
-    (
-        *NUMBER,
-        Column("direction", "string", "`request` or `response`"),
-        Column("time_ns", "int64", "when its first byte was seen, nanoseconds since the epoch, UTC"),
-        TIME,
-        *ENDS,
-        Column("api", "string", "the API's name; empty for an orphan"),
-        Column("api_key", "int16", "-1 for an orphan"),
-        Column("api_version", "int16", "-1 for an orphan"),
-        Column("correlation_id", "int32", "as the client chose it"),
-        Column("client_id", "string", "of the request; null when it has none", null=True),
-        Column("size", "int32", "value of the 4 size bytes"),
-        Column("undecoded", "bool", "a frame of the exchange could not be decoded"),
-    ),
-)
-_OF_PLACE = ("capture_id", "segment", "number", TIME.name, *Broker._fields)
+EXCHANGES = TABLES["exchanges"]
+FRAMES = TABLES["frames"]
+_OF_PLACE = ("capture_id", "segment", "number", "time", *Broker._fields)
 _SAME = [column.name for column in KEY] + ["api_key"]
 _NEAR = 1 << 16
 """Numbers that lie so close together are put in order without being sorted."""

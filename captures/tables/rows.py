@@ -34,7 +34,7 @@ from .body_tables import (
     record_rows,
     throttle_rows,
 )
-from .columns import KEY, TIME, Column, Table, time_of
+from .columns import KEY, Column, Table, time_of
 from .connections import CONNECTIONS, connection_rows
 from .event_tables import FINDINGS, HAPPENINGS, event_rows, finding_rows
 from .index_tables import BODIES, EXCHANGES, FRAMES, exchange_row, frame_rows
@@ -113,7 +113,7 @@ class Options:
     def rows(self, row: Row, origin: Origin, number: int, read: Callable[[], Exchange]) -> Iterator[dict[str, Any]]:
         """The rows of one exchange. `number`: its place in the file's index; `read` reads it back."""
         found = self._rows(row, origin, number, read)
-        return (each | {TIME.name: time_of(each["time_ns"])} for each in found) if TIME.name in self.names else found
+        return (each | {"time": time_of(each["time_ns"])} for each in found) if "time" in self.names else found
 
     def _rows(self, row: Row, origin: Origin, number: int, read: Callable[[], Exchange]) -> Iterator[dict[str, Any]]:
         broker = origin.context.broker(row.broker)
@@ -137,7 +137,7 @@ class Options:
             yield {**key, **each}
 
 
-_KEY = [column.name for column in KEY if column is not TIME]
+_KEY = [column.name for column in KEY if column.name != "time"]
 
 
 def _of(row: Row, broker: Broker) -> tuple[Any, ...]:

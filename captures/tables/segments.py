@@ -28,37 +28,11 @@ from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
 from ..reading.storage import Listed, Place, Remote, list_files, place
 from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
-from .columns import NUMBER, Column, Table
+from .columns import TABLES
 
 LAYOUT = 2
 """The version of all tables' columns; raised when the meaning of one changes."""
-SEGMENTS = Table(
-    "segments",
-    "file: a segment of a recording, or a capture of another tool",
-    (
-        *NUMBER[:2],
-        Column("sequence", "int64", "its number in its recording, from 0; 0 for another tool's capture"),
-        Column("path", "string", "where it was read"),
-        Column("size_bytes", "int64", "of the file"),
-        Column("modified_ns", "int64", "when the file was written to last, nanoseconds since the epoch"),
-        Column("status", "string", "`ok`, `truncated`, `corrupt` or `unreadable`"),
-        Column("detail", "string", "what is wrong, or was left out", null=True),
-        Column("good_bytes", "int64", "undamaged bytes; of another tool's capture, all that were read"),
-        Column("exchanges", "int64", "exchanges that are counted in this file"),
-        Column("frames", "int64", "their requests and responses"),
-        Column("lost_bytes", "int64", "bytes of connections that were not captured"),
-        Column("first_ns", "int64", "when the first exchange began; null without one", null=True),
-        Column("last_ns", "int64", "when the last one ended", null=True),
-        Column(
-            "continues",
-            "int64",
-            "exchanges that continue in the next segment, which was missing: they count here as pending",
-        ),
-        Column("layout", "int32", "version of the tables' columns"),
-        Column("cluster_id", "string", "of the only cluster of its recording; null if there are several, or none is known", null=True),
-        Column("unnamed", "int64", "topic ids in the rows of this file, in `errors`, `batches` and `records`, that no response names"),
-    ),
-)
+SEGMENTS = TABLES["segments"]
 _CHUNK = 1 << 20
 _FIRST_BYTES = 1 << 16
 """Bytes of a segment in which the packet that names it is."""

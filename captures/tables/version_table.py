@@ -15,45 +15,13 @@ from ..reading.capture import Capture
 from ..reading.context import Origin
 from ..reading.selection import IndexColumns
 from ..recording.index import STATE_MASK, STATES, Index
-from .columns import CLUSTER, ENDS, RECORDING, SOFTWARE, Column, Table
+from .columns import TABLES
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _ORPHAN = STATES.index(State.ORPHAN)
+VERSIONS = TABLES["versions"]
 
-_COUNTED = (
-    "client_id", "software_name", "software_version", "api_key", "api_version", "exchanges", "errors", "first_ns", "last_ns"
-)  # fmt: skip
-VERSIONS = Table(
-    "versions",
-    "client (client id and software), API and version",
-    (
-        RECORDING,
-        CLUSTER,
-        Column("client_id", "string", "null where requests have none", null=True),
-        *SOFTWARE,
-        Column("api", "string", "the API's name"),
-        Column("api_key", "int16", "its number"),
-        Column("api_version", "int16", "the version of the requests"),
-        Column("exchanges", "int64", "how many requests"),
-        Column("errors", "int64", "those answered with an error code that is not 0"),
-        Column("first_ns", "int64", "when the first one was sent, nanoseconds since the epoch"),
-        Column("last_ns", "int64", "when the last one was sent"),
-        Column("offered_min", "int16", "lowest version that the broker offers; null if it does not, or if that is unknown", null=True),
-        Column("offered_max", "int16", "highest version, in the same way; with several brokers, the lowest of theirs", null=True),
-    ),
-)
-
-PARTIAL_VERSIONS = Table(
-    "partial_versions",
-    "connection, client id, API and version of one segment, from which the pipeline makes the table `versions` of a recording",
-    (
-        RECORDING,
-        ENDS[0],
-        ENDS[2],
-        *(column for column in VERSIONS.columns if column.name in _COUNTED),
-        Column("offered", "json", "(min, max) by API key, as an ApiVersions response of this segment offers them", null=True),
-    ),
-)
+PARTIAL_VERSIONS = TABLES["partial_versions"]
 
 _Use = list[int]  # exchanges, errors, first, last
 _Key = tuple[str | None, str | None, str | None, str | None, int, int]

@@ -480,6 +480,20 @@ def _fields(of: Definition, api_name: str) -> Iterator[FieldFact]:
     yield from walk(of.fields, 0, of.versions, "")
 
 
+@cache
+def error_meaning(api: str, code: int) -> tuple[str, str]:
+    """What an error means in an API's response, with its most frequent causes, and what to do. Texts for a finding."""
+    if code not in facts.errors():
+        return (
+            "no known Kafka release has this error code: the broker is newer, or it is not Kafka.",
+            "look the code up in the documentation of the broker's software",
+        )
+    text = error(code).of(api)
+    causes = "; ".join(cause.text for cause in text.causes[:2])
+    why = f"{text.what} Most frequent causes: {causes}." if causes else text.what
+    return why, "; ".join(text.do[:2]) or f"barnabas explain {text.name}"
+
+
 def check() -> None:
     """Read all explanations and check their references. Raises `BlockError`."""
     known = set(names())

@@ -149,6 +149,12 @@ def errors() -> dict[int, ErrorFact]:
     return table
 
 
+def is_retriable(code: int) -> bool:
+    """Whether Kafka's clients try again after an error; False if the code is unknown."""
+    fact = errors().get(code)
+    return fact is not None and fact.retriable
+
+
 def error_name(code: int) -> str:
     """``"NOT_LEADER_OR_FOLLOWER"`` for 6; ``"ERROR(1234)"`` for a code that no release has."""
     fact = errors().get(code)

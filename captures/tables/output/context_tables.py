@@ -18,28 +18,11 @@ from ....decoder import Topics
 from ...reading.context import Broker, Context, merged
 from ...reading.storage import Place, list_files, open_filesystem, stamp
 from ..bodies import shown_id
-from ..columns import BROKER_ID, CLUSTER, RECORDING, Column, Table, pyarrow
+from ..columns import TABLES, Table, pyarrow
 from .parquet import LANDED, ParquetFile, put_bytes
 
-TOPICS = Table(
-    "topics",
-    "topic id that a response names",
-    (
-        CLUSTER,
-        Column("topic_id", "string", "in Kafka's base64 form"),
-        Column("topic", "string", "its name"),
-    ),
-)
-BROKERS = Table(
-    "brokers",
-    "address of a broker in a recording",
-    (
-        RECORDING,
-        CLUSTER,
-        BROKER_ID,
-        Column("broker", "string", "`host:port`; empty for the cluster that `--cluster` gives to the whole recording"),
-    ),
-)
+TOPICS = TABLES["topics"]
+BROKERS = TABLES["brokers"]
 _ALL = "all.parquet"
 _CONTEXT = "context"
 

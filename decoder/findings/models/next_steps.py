@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ...connection.exchange import Exchange, State
 from ...reference.next_steps import NextStep, next_step, next_steps
 from ...schema import facts
-from ..engine.counters import LruDict, Tally
+from ..engine.counters import BoundedDict, LruDict, Tally
 from ..engine.detector import Detector, Model, Wanted
 from ..engine.formatting import SECOND, duration, times, topic_id_text, topic_name
 from ..engine.layout import top
@@ -19,7 +19,7 @@ from ..engine.traffic import ClientConnection, ClientIdentity, Traffic
 from .fetch import from_follower
 from .produce import PRODUCE, ProduceReader
 
-_CLIENTS, _DUTIES = 2000, 1000
+_CLIENTS, _STEPS = 2000, 1000
 _PAUSE_NS = 60 * SECOND
 """After this long without it, an error is a new one."""
 _HURRIED = 100
@@ -27,13 +27,14 @@ _HURRIED = 100
 
 
 @dataclass(slots=True)
-class Duty:
+class PendingStep:
     """The next step that an error requires of a client. `per`: what the step is for, `subject`: what the last refusal was
     about; `state`: what the client must not send again.
 
     `told_ns`: when it was refused for the first time, 0 if not since it last took the step. `refused`: requests in this state that were
     refused, the first included, and `since_step`: those since it last took the step. `named`: what Metadata says instead ("broker 2 as
-    leader"), "" if it says nothing else; `steps`: the requests with which it asked again all the same, by API.
+    leader"), "" if it says nothing else; `steps`: the requests that took the step since the first refusal, by API,
+    and `taken`: how many, those for earlier states included.
     """
 
     conn: ClientConnection
@@ -46,19 +47,19 @@ class Duty:
     refused: Tally = field(default_factory=Tally)
     since_step: Tally = field(default_factory=Tally)
     steps: Counter[str] = field(default_factory=Counter)
+    taken: int = 0
     named: str = ""
 
     def begin(self) -> None:
         """The next refusal is the first."""
-        self.told_ns, self.refused = 0, Tally()
-        self.took("")
+        self.told_ns, self.refused, self.since_step, self.steps = 0, Tally(), Tally(), Counter()
 
     def took(self, api: str) -> None:
-        """The client took the step with a request, "" for another way. Where Metadata names something else, asking is not enough."""
-        if api and self.named:
-            self.steps[api] += 1
-        else:
-            self.since_step, self.steps = Tally(), Counter()
+        """The client took the step with a request. Where Metadata names something else, asking is not enough."""
+        self.steps[api] += 1
+        self.taken += 1
+        if not self.named:
+            self.since_step = Tally()
 
     @property
     def again(self) -> int:
@@ -77,7 +78,8 @@ class Duty:
     def did(self) -> str:
         """What the client did: ``sent the same member epoch (5) again 4 times in 12 s``."""
         value = next((part for part in (*self.state, *self.per) if part is not None), "")
-        meanwhile = "".join(f", and sent {api} {times(count)} meanwhile" for api, count in self.steps.items())
+        steps = self.steps.items() if self.named else ()
+        meanwhile = "".join(f", and sent {api} {times(count)} meanwhile" for api, count in steps)
         return f"{self.step.again.format(value)} {times(self.again)} in {duration(self.since_step.span_ns)}{meanwhile}"
 
 
@@ -89,63 +91,73 @@ class NextSteps(Model):
     request_apis: ClassVar[frozenset[int] | None] = frozenset().union(*(step.until for step in next_steps().values()))
 
     def setup(self) -> None:
-        self._open: LruDict[ClientIdentity, LruDict[Any, Duty]] = LruDict(_CLIENTS)
-        self._touched: tuple[Exchange | None, list[Duty]] = None, []
+        self._open: LruDict[ClientIdentity, LruDict[Any, PendingStep]] = LruDict(_CLIENTS)
+        self._touched: tuple[Exchange | None, list[PendingStep]] = None, []
+        self._used: BoundedDict[ClientIdentity, int] = BoundedDict(_CLIENTS)  # by connections that have ended
         self._produce = self.traffic.model(ProduceReader)
 
-    def touched(self, exchange: Exchange) -> list[Duty]:
-        """The duties of a refused exchange, the newest refusal counted."""
+    def touched(self, exchange: Exchange) -> list[PendingStep]:
+        """The pending steps of a refused exchange, the newest refusal counted."""
         return self._touched[1] if self._touched[0] is exchange else []
 
+    def last_used_ns(self, client: ClientIdentity) -> int:
+        """When a client last used one of its connections, 0 if none is known."""
+        still = (conn.last_activity_ns for conn in self.traffic.connections.values() if conn.identity == client)
+        return max([self._used.get(client, 0), *still])
+
+    def closed(self, conn: ClientConnection) -> None:
+        self._used[conn.identity] = max(conn.last_activity_ns, self._used.get(conn.identity, 0))
+
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        duties = self._open.get(conn.identity) if self._open else None
-        for duty in list(duties.values()) if duties else ():
-            if exchange.api_key in duty.step.until:
-                fields, step = _Fields(self._produce, conn, exchange), duty.step
-                same = fields.of(step.per, duty.subject), fields.of(step.keeps, duty.subject)
-                others = next_step(exchange.api_key, duty.code) is not step
-                if others or same != (duty.per, duty.state) or fields.right(step, duty.subject):
-                    duty.took(exchange.api)
+        steps = self._open.get(conn.identity) if self._open else None
+        for pending in list(steps.values()) if steps else ():
+            if exchange.api_key in pending.step.until:
+                fields, step = _Fields(self._produce, conn, exchange), pending.step
+                same = fields.of(step.per, pending.subject), fields.of(step.keeps, pending.subject)
+                others = next_step(exchange.api_key, pending.code) is not step
+                if others or same != (pending.per, pending.state) or fields.right(step, pending.subject):
+                    pending.took(exchange.api)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         request = exchange.request_view
         if exchange.state is not State.PAIRED or not exchange.error or (request is not None and from_follower(request)):
             return
-        duties: dict[int, Duty] = {}
+        touched: dict[int, PendingStep] = {}
         fields: _Fields | None = None
         for subject, code in answers(exchange):
             step = next_step(exchange.api_key, code) if code else None
             if step is not None:
                 fields = fields or _Fields(self._produce, conn, exchange)
-                duty = self._refused(fields, step, code, subject)
-                if duty is not None:
-                    duties[id(duty)] = duty
-        if duties:
-            self._touched = exchange, list(duties.values())
+                pending = self._refused(fields, step, code, subject)
+                if pending is not None:
+                    touched[id(pending)] = pending
+        if touched:
+            self._touched = exchange, list(touched.values())
 
-    def _refused(self, fields: _Fields, step: NextStep, code: int, subject: Subject) -> Duty | None:
+    def _refused(self, fields: _Fields, step: NextStep, code: int, subject: Subject) -> PendingStep | None:
         conn, exchange = fields.conn, fields.exchange
         per, state = fields.of(step.per, subject), fields.of(step.keeps, subject)
         about = () if "producer" in step.per else subject  # a producer id is given up for all partitions
-        open_duties = self._open.of(conn.identity, lambda: LruDict(_DUTIES))
-        duty = open_duties.of((step.name, about, per), lambda: Duty(conn, step, code, per))
-        duty.conn, duty.code, duty.subject = conn, code, subject
+        steps = self._open.of(conn.identity, lambda: LruDict(_STEPS))
+        pending = steps.of((step.name, about, per), lambda: PendingStep(conn, step, code, per))
+        pending.conn, pending.code, pending.subject = conn, code, subject
         if fields.right(step, subject):
-            duty.begin()
+            pending.begin()
             return None
         sent, named = exchange.request_time_ns or 0, _named(step, conn, exchange, subject)
         # A field that a request leaves out is as it was: partitions of a fetch session.
-        state = tuple(new if new is not None else old for new, old in zip(state, duty.state or state, strict=True))
-        if (state, named) != (duty.state, duty.named) or sent - duty.refused.last_ns > _PAUSE_NS:
-            duty.begin()
-            duty.state, duty.named = state, named
-        if not duty.since_step.count:
-            duty.told_ns = exchange.response_time_ns or 0
-        elif sent < duty.told_ns:
-            return duty  # it was on its way
-        duty.refused.add(sent)
-        duty.since_step.add(sent)
-        return duty
+        state = tuple(new if new is not None else old for new, old in zip(state, pending.state or state, strict=True))
+        if (anew := sent - pending.refused.last_ns > _PAUSE_NS) or (state, named) != (pending.state, pending.named):
+            pending.begin()
+            pending.taken = 0 if anew else pending.taken
+            pending.state, pending.named = state, named
+        if not pending.since_step.count:
+            pending.told_ns = exchange.response_time_ns or 0
+        elif sent < pending.told_ns:
+            return pending  # it was on its way
+        pending.refused.add(sent)
+        pending.since_step.add(sent)
+        return pending
 
 
 class _Fields:
@@ -204,9 +216,9 @@ def _place(exchange: Exchange, subject: Subject) -> tuple[str, int] | None:
     return topic_name(exchange, subject[-2]), subject[-1]
 
 
-def place_of(duty: Duty, exchange: Exchange) -> tuple[str, int]:
-    """The topic and partition of a duty's last refusal, ("", -1) if it is about none."""
-    return _place(exchange, duty.subject) or ("", -1)
+def place_of(pending: PendingStep, exchange: Exchange) -> tuple[str, int]:
+    """The topic and partition of the last refusal, ("", -1) if it is about none."""
+    return _place(exchange, pending.subject) or ("", -1)
 
 
 def _named(step: NextStep, conn: ClientConnection, exchange: Exchange, subject: Subject) -> str:
@@ -224,7 +236,7 @@ def _named(step: NextStep, conn: ClientConnection, exchange: Exchange, subject: 
 
 
 class FollowingDetector(Detector):
-    """A detector of clients that ignore an error: override `refused`. `STEPS`: the names of its rows of the table."""
+    """A detector of clients that were refused: override `refused`. `STEPS`: the names of its rows of the table."""
 
     wanted = Wanted.FAILED
     dispatches: ClassVar[Mapping[str, str]] = {"done": "refused"}
@@ -235,9 +247,9 @@ class FollowingDetector(Detector):
         self.steps = traffic.model(NextSteps)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        for duty in self.steps.touched(exchange):
-            if duty.step.name in self.STEPS:
-                self.refused(duty, exchange)
+        for pending in self.steps.touched(exchange):
+            if pending.step.name in self.STEPS:
+                self.refused(pending, exchange)
 
-    def refused(self, duty: Duty, exchange: Exchange) -> None:
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
         """A client was refused, for the first time or again."""

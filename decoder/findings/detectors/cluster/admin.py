@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ....connection.exchange import Exchange, State
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
@@ -14,7 +15,7 @@ from ...engine.formatting import duration, some, times
 from ...engine.layout import layout, rows
 from ...engine.subjects import Subject, answers, subject_text
 from ...engine.traffic import ClientConnection
-from .unexplained import ORDINARY, is_retriable, meaning
+from .unexplained import ORDINARY
 
 _METADATA, _DESCRIBE_CLUSTER = facts.api_key("Metadata"), facts.api_key("DescribeCluster")
 _ADMIN = facts.api_key_set(
@@ -101,7 +102,7 @@ class AdminRefused(Detector):
                     del self._refusals[who, api, code]
                     self._found.pop((who, api, code), None)
         for code, subjects in found.items():
-            if code not in _QUIET and (code in ORDINARY or is_retriable(code)):
+            if code not in _QUIET and (code in ORDINARY or facts.is_retriable(code)):
                 self._refused(conn, exchange, code, subjects)
 
     def _refused(self, conn: ClientConnection, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
@@ -131,7 +132,7 @@ class AdminRefused(Detector):
                                             f"{times(found.count)}{over}")  # fmt: skip
             return
         found.seen = f"{conn.where} refused {api}{of} of {conn.who} with {name} {times(found.count)}{over}; {end}"
-        why, found.remedy = meaning(key, refusal.code)
+        why, found.remedy = explain.error_meaning(api, refusal.code)
         found.why = f"{why} " + (
             "The change may have been made all the same, or may still be on its way: look before you repeat it."
             if name == "REQUEST_TIMED_OUT"

@@ -5,17 +5,16 @@ Contradictions on a single connection are in `odd_connections`, versions of anot
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ....codec.message_view import lists_at
 from ....connection.exchange import Exchange, State
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, times, topic_id_text
 from ...engine.traffic import ClientConnection
-from ...models.next_steps import Duty, FollowingDetector, place_of
+from ...models.next_steps import FollowingDetector, PendingStep, place_of
 from ...models.offered_versions import METADATA
 
 LIST_OFFSETS = facts.api_key("ListOffsets")
@@ -36,14 +35,15 @@ class MetadataIgnored(FollowingDetector):
     explains = ("produce-leader-retries",)
     STEPS = frozenset({"find-leader"})
 
-    def refused(self, duty: Duty, exchange: Exchange) -> None:
-        if not duty.named or not duty.ignored:
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
+        if not pending.named or not pending.ignored:
             return
-        conn, (topic, partition) = duty.conn, place_of(duty, exchange)
+        conn, (topic, partition) = pending.conn, place_of(pending, exchange)
         leader = conn.cluster.leaders[topic, partition].node
         key = conn.identity, topic, partition, conn.broker
-        finding = self.report(key, exchange, topic=topic, partition=partition, leader=leader, error=facts.error_name(duty.code))
-        finding.count = duty.refused.count
+        error = facts.error_name(pending.code)
+        finding = self.report(key, exchange, topic=topic, partition=partition, leader=leader, error=error)
+        finding.count = pending.refused.count
         if exchange.api_key == LIST_OFFSETS:
             finding.why = (
                 "only the leader answers ListOffsets; a follower serves Fetch alone (KIP-392). Metadata names the leader, and the client goes "
@@ -51,7 +51,7 @@ class MetadataIgnored(FollowingDetector):
             )
         finding.seen = (
             f"{conn.who} sent {finding.count} {exchange.api} requests for {topic}-{partition} to {conn.where} within "
-            f"{duration(duty.refused.span_ns)}, although Metadata names {duty.named}: it {duty.did}"
+            f"{duration(pending.refused.span_ns)}, although Metadata names {pending.named}: it {pending.did}"
         )
         if conn.cluster.left.get(conn.broker) == leader:
             finding.seen += f", at {conn.cluster.nodes[leader]} since it has moved from {conn.broker.rpartition(':')[0]}"
@@ -128,12 +128,13 @@ class OldTopicId(FollowingDetector):
         "again. If it exists, one broker is behind the others",
     )
 
-    def refused(self, duty: Duty, exchange: Exchange) -> None:
-        conn, refused, anew, (topic, partition) = duty.conn, duty.refused, duty.named, place_of(duty, exchange)
-        lasting = duty.ignored if anew else refused.count >= self.GONE_TIMES and refused.span_ns >= self.GONE_SPAN_NS
-        if not lasting or not isinstance(duty.subject[-2], bytes):
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
+        conn, refused, anew = pending.conn, pending.refused, pending.named
+        topic, partition = place_of(pending, exchange)
+        lasting = pending.ignored if anew else refused.count >= self.GONE_TIMES and refused.span_ns >= self.GONE_SPAN_NS
+        if not lasting or not isinstance(pending.subject[-2], bytes):
             return
-        topic_id, error = topic_id_text(duty.subject[-2]), facts.error_name(duty.code)
+        topic_id, error = topic_id_text(pending.subject[-2]), facts.error_name(pending.code)
         why, remedy = self.RECREATED if anew else self.GONE
         finding = self.report(
             (conn.identity, topic_id, error, bool(anew)),
@@ -166,31 +167,24 @@ class ProducerIdNotRenewed(FollowingDetector):
     )
     STEPS = frozenset({"renew-producer"})
 
-    _MEANS: ClassVar[dict[str, str]] = {
-        "OUT_OF_ORDER_SEQUENCE_NUMBER": "the broker misses the batch before it",
-        "UNKNOWN_PRODUCER_ID": "the broker has forgotten the producer id",
-        "INVALID_PRODUCER_EPOCH": "the broker knows a newer epoch of this producer",
-        "PRODUCER_FENCED": "another producer has taken over its transactional id",
-    }
-
-    def refused(self, duty: Duty, exchange: Exchange) -> None:
-        (producer_id, epoch), (topic, partition) = duty.per[0], place_of(duty, exchange)
-        if not duty.ignored or producer_id < 0:
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
+        (producer_id, epoch), (topic, partition) = pending.per[0], place_of(pending, exchange)
+        if not pending.ignored or producer_id < 0:
             return
-        error = facts.error_name(duty.code)
+        error = facts.error_name(pending.code)
         finding = self.report(
-            (duty.conn.identity, duty.per),
+            (pending.conn.identity, pending.per),
             exchange,
-            f"after this error, the producer id and epoch can no longer be used: {self._MEANS[error]}. The producer must {duty.step.must} "
-            f"({duty.step.source}). This one keeps retrying, and none of its records are written.",
+            f"{explain.error(pending.code).of(exchange.api).what} After this error, the producer must "
+            f"{pending.step.must} ({pending.step.source}). This one keeps retrying, and writes none of its records.",
             topic=topic,
             partition=partition,
             producer_id=producer_id,
             producer_epoch=epoch,
             error=error,
         )
-        finding.count = duty.refused.count
+        finding.count = pending.refused.count
         finding.seen = (
-            f"{duty.conn.who} got {error} for {finding.count} batches of producer id {producer_id} epoch {epoch} ({topic}-{partition}) within "
-            f"{duration(duty.refused.span_ns)}, and has not asked for a new one"
+            f"{pending.conn.who} got {error} for {finding.count} batches of producer id {producer_id} epoch {epoch} "
+            f"({topic}-{partition}) within {duration(pending.refused.span_ns)}, and has not asked for a new one"
         )

@@ -11,7 +11,7 @@ from ....reference.next_steps import next_steps
 from ....schema import facts
 from ...engine.finding import Finding, Severity
 from ...engine.subjects import subject_text
-from ...models.next_steps import Duty, FollowingDetector
+from ...models.next_steps import FollowingDetector, PendingStep
 from .contradictions import OldTopicId, ProducerIdNotRenewed
 from .misrouted import RebootstrapIgnored
 
@@ -27,24 +27,25 @@ class ErrorIgnored(FollowingDetector):
     STEPS = frozenset(step.name for step in next_steps().values()) - _OTHERS
     MANY = 20
 
-    def refused(self, duty: Duty, exchange: Exchange) -> None:
-        if not duty.ignored or duty.named:  # see `MetadataIgnored`
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
+        if not pending.ignored or pending.named:  # see `MetadataIgnored`
             return
-        conn, error, about = duty.conn, facts.error_name(duty.code), subject_text(exchange, duty.subject)
+        conn, error, about = pending.conn, facts.error_name(pending.code), subject_text(exchange, pending.subject)
         finding = self.report(
-            (conn.identity, duty.step.name, duty.code, about, duty.per),
+            (conn.identity, pending.step.name, pending.code, about, pending.per),
             exchange,
-            f"{explain.error(duty.code).of(exchange.api).what} After it, a client must {duty.step.must} ({duty.step.source}). This one does not, "
-            "and is refused each time. It is the client's fault.",
+            f"{explain.error(pending.code).of(exchange.api).what} After it, a client must {pending.step.must} "
+            f"({pending.step.source}). This one does not, and is refused each time. It is the client's fault.",
             "restart the client, and upgrade its library, or report it to its developers",
             error=error,
             subject=about,
         )
-        finding.count = max(finding.count, duty.refused.count)
-        finding.about["did"] = duty.did
+        finding.count = max(finding.count, pending.refused.count)
+        finding.about["did"] = pending.did
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
-        finding.seen = f"{conn.who} got {error} to {exchange.api} v{exchange.api_version}{f' for {about}' * bool(about)} from {conn.where}, and {duty.did}"
+        where = f"{f' for {about}' * bool(about)} from {conn.where}"
+        finding.seen = f"{conn.who} got {error} to {exchange.api} v{exchange.api_version}{where}, and {pending.did}"
 
     def after_others(self, found: list[Finding]) -> None:
         self._added: set[int] = set()

@@ -16,7 +16,7 @@ from ...engine.subjects import answers as answers_of
 from ...engine.subjects import subject_text
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.leaders import Named, named_leader
-from ...models.next_steps import Duty, FollowingDetector
+from ...models.next_steps import FollowingDetector, PendingStep
 
 _API_VERSIONS = facts.api_key("ApiVersions")
 _REFUSED = facts.error_code("REBOOTSTRAP_REQUIRED")
@@ -61,7 +61,7 @@ class _Told:
     `obeyed`: how many it has closed."""
 
     answers: Tally = field(default_factory=Tally)
-    connections: BoundedDict[int, Duty] = field(default_factory=lambda: BoundedDict(64))
+    connections: BoundedDict[int, PendingStep] = field(default_factory=lambda: BoundedDict(64))
     obeyed: int = 0
 
 
@@ -77,32 +77,33 @@ class RebootstrapIgnored(FollowingDetector):
     def setup(self) -> None:
         self._told: BoundedDict[object, _Told] = BoundedDict(2000)
 
-    def refused(self, duty: Duty, exchange: Exchange) -> None:
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
         if exchange.api_key == _API_VERSIONS:
             return
-        conn = duty.conn
+        conn = pending.conn
         told = self._told.of((conn.identity, conn.broker), _Told)
         told.answers.add(exchange.response_time_ns or self.traffic.now_ns)
-        told.connections[conn.number] = duty
-        if duty.ignored:
-            self._kept(duty, exchange, told)
+        told.connections[conn.number] = pending
+        if pending.ignored:
+            self._kept(pending, exchange, told)
         elif told.obeyed >= self.ROUNDS:
             self._in_vain(conn, exchange, told)
 
     def closed(self, conn: ClientConnection) -> None:
         told = self._told.get((conn.identity, conn.broker))
-        duty = told.connections.get(conn.number) if told is not None else None
-        if told is not None and duty is not None and not duty.ignored and conn.by == "client":
+        pending = told.connections.get(conn.number) if told is not None else None
+        if told is not None and pending is not None and not pending.ignored and conn.by == "client":
             told.obeyed += 1
 
-    def _kept(self, duty: Duty, exchange: Exchange, told: _Told) -> None:
-        conn = duty.conn
+    def _kept(self, pending: PendingStep, exchange: Exchange, told: _Told) -> None:
+        conn = pending.conn
         java = "java" in conn.software
         found = self.report(
             (conn.identity, conn.broker, True),
             exchange,
-            f"a client that gets REBOOTSTRAP_REQUIRED in any response must {duty.step.must} ({duty.step.source}): the broker wants it "
-            "elsewhere, and answers nothing else. This client asks again on the same connection, so it gets nothing. The fault is the client's.",
+            f"a client that gets REBOOTSTRAP_REQUIRED in any response must {pending.step.must} "
+            f"({pending.step.source}): the broker wants it elsewhere, and answers nothing else. This client asks again "
+            "on the same connection, so it gets nothing. The fault is the client's.",
             "set metadata.recovery.strategy=rebootstrap (the default since Kafka 4.0; with none, the client does not obey), or "
             "restart the client"
             if java
@@ -113,7 +114,8 @@ class RebootstrapIgnored(FollowingDetector):
         found.count = max(found.count, told.answers.count)
         found.seen = (
             f"{conn.who} was told to rebootstrap (REBOOTSTRAP_REQUIRED to {exchange.api} v{exchange.api_version}) "
-            f"{times(told.answers.count)} in {duration(told.answers.span_ns)} by {conn.where}, keeps its connections, and {duty.did}"
+            f"{times(told.answers.count)} in {duration(told.answers.span_ns)} by {conn.where}, keeps its connections, "
+            f"and {pending.did}"
         )
 
     def _in_vain(self, conn: ClientConnection, exchange: Exchange, told: _Told) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
 from ....connection.exchange import Exchange, State
 from ....reference import explain
@@ -113,7 +112,7 @@ class UnexplainedError(Detector):
 
     def _count(self, conn: ClientConnection, exchange: Exchange, code: int, subjects: list[Subject]) -> None:
         now = exchange.response_time_ns or 0
-        why, remedy = meaning(exchange.api_key, code)
+        why, remedy = explain.error_meaning(exchange.api, code)
         finding = self.report(
             (conn.identity, exchange.api_key, code), exchange, why, remedy,
             error=facts.error_name(code), about=[],
@@ -134,7 +133,7 @@ class UnexplainedError(Detector):
         for text in (subject_text(exchange, subject) for subject in subjects):
             if text and len(names) < _NAMED and text not in names:
                 names.append(text)
-        if code in ORDINARY or is_retriable(code):
+        if code in ORDINARY or facts.is_retriable(code):
             long = now - case.since_ns >= self.LONG_NS
             case.persisted |= case.row >= self.IN_A_ROW and (long or case.row >= self.EACH * len(case.connections))
         else:
@@ -168,26 +167,6 @@ def _any_broker(exchange: Exchange) -> bool:
     """Whether every broker answers such a request: InitProducerId of an idempotent producer without transactions."""
     asked = exchange.request_view if exchange.api == "InitProducerId" else None
     return asked is not None and asked["transactional_id"] is None
-
-
-@cache
-def is_retriable(code: int) -> bool:
-    fact = facts.errors().get(code)
-    return fact is not None and fact.retriable
-
-
-@cache
-def meaning(api_key: int, code: int) -> tuple[str, str]:
-    """The meaning of an error in an API's response, and what to do."""
-    if code not in facts.errors():
-        return (
-            "no known Kafka release has this error code: the broker is newer, or it is not Kafka.",
-            "look the code up in the documentation of the broker's software",
-        )
-    text = explain.error(code).of(facts.api_name(api_key))
-    causes = [cause.text for cause in text.causes]
-    why = text.what + (f" Most frequent causes: {'; '.join(causes[:2])}." if causes else "")
-    return why, "; ".join(text.do[:2]) or f"barnabas explain {text.name}"
 
 
 def _names(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from ....connection.exchange import Exchange, State
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.finding import Severity
@@ -399,22 +400,6 @@ class FetchErrorLoop(FetchDetector):
     LASTING_NS = 5 * SECOND
     """A leader election or a new topic causes a few retries, 100 ms apart, and takes less."""
 
-    OTHER = "look for the error in the broker's log, at the time of the first exchange"
-    REMEDIES: ClassVar[dict[str, str]] = {
-        "NOT_LEADER_OR_FOLLOWER": "the client must refresh its Metadata: check whether it does, and whether Metadata "
-                                  "names the leader that the broker knows; a client that does not refresh is at fault",
-        "UNKNOWN_TOPIC_OR_PARTITION": "create the topic, or remove it from the consumer's subscription or assignment; "
-                                      "if this broker does not have the partitions, the client's Metadata is stale",
-        "UNKNOWN_TOPIC_ID": "the topic was deleted (and perhaps recreated with another id): the client must refresh its "
-        "Metadata; upgrade clients that keep the old id, or restart them",
-        "FENCED_LEADER_EPOCH": "the client's Metadata is older than the broker's: check whether it sends Metadata "
-                               "after the error (KIP-320), lower metadata.max.age.ms, upgrade the client",
-        "UNKNOWN_LEADER_EPOCH": "the broker lags behind the client's Metadata: check its connection to the controller",
-        "OFFSET_NOT_AVAILABLE": "the leader is new and its high watermark has not caught up (KIP-207): check the "
-                                "partition's followers and in-sync replicas",
-        "KAFKA_STORAGE_ERROR": "a log directory of the broker failed: check its disk and its log",
-    }
-
     LED = frozenset({"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION"})
     BY_LEADER: ClassVar[dict[tuple[str, Named], str]] = {
         ("NOT_LEADER_OR_FOLLOWER", Named.ITSELF):
@@ -487,7 +472,7 @@ class FetchErrorLoop(FetchDetector):
             exchange,
             "meanwhile, these partitions are not read. Clients treat most of these errors as temporary and retry "
             "without informing the application (retry.backoff.ms), so only the lag shows it.",
-            self.BY_LEADER.get((error, leader.named)) or self.REMEDIES.get(error, self.OTHER),
+            self.BY_LEADER.get((error, leader.named)) or explain.error_meaning("Fetch", error_code)[1],
             topic=topic,
             error=error,
         )

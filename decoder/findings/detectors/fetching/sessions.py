@@ -4,49 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 
+from ....connection.exchange import Exchange
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict, Tally
-from ...engine.detector import Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, number, several, size, times
 from ...engine.traffic import ClientConnection, ClientIdentity
-from ...models.fetch import FetchDetector, FetchExchange
+from ...models.fetch import FETCH, FetchDetector, FetchExchange
+from ...models.next_steps import FollowingDetector, PendingStep
 
-REFUSALS = facts.error_code_set(
-    "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR",
-    "INCONSISTENT_TOPIC_ID",
-)  # fmt: skip
 _WHO = tuple[ClientIdentity, str]
 _WHY = (
     "in a session, a Fetch names only what changed, and the broker remembers the rest. A broker has room for "
     "max.incremental.fetch.session.cache.slots (1000) sessions, including those of followers; a client that gets "
     "none, or loses it, names all its partitions in each request."
 )
-_EVICTED = (
-    "The broker no longer has this one: it gave its slot to another client, or it was restarted.",
-    "raise max.incremental.fetch.session.cache.slots on the brokers above the number of consumers and followers that each serves; check the "
-    "broker's IncrementalFetchSessionEvictionsPerSec",
-)
-_CHANGED_ID = (
-    "The session has a topic under an id that the broker no longer knows: the topic was deleted, or created again.",
-    "nothing, if this ends soon: the client asks for Metadata and begins another session. If not, upgrade the client, which keeps the old id",
-)
-_REFUSED = {
-    facts.error_code("INVALID_FETCH_SESSION_EPOCH"): (
-        "The broker has the session but expects another epoch: a request was repeated or lost on the way, or two connections use one "
-        "session.",
-        "look for something between client and broker that repeats or loses requests, and upgrade the client",
-    ),
-    facts.error_code("FETCH_SESSION_TOPIC_ID_ERROR"): _CHANGED_ID,
-    facts.error_code("INCONSISTENT_TOPIC_ID"): _CHANGED_ID,
-}
 
 
-class FetchSessionRefused(FetchDetector):
+class FetchSessionRefused(FollowingDetector):
     id = "fetch-session-refused"
     severity = Severity.LOW
     title = "a broker keeps refusing fetch sessions (KIP-227)"
-    wanted = Wanted.FAILED
+    apis = frozenset({FETCH})
+    STEPS = frozenset({"begin-fetch-session", "find-topic-id"})
 
     COUNT = 4
     WITHIN_NS = 60 * SECOND
@@ -57,31 +38,27 @@ class FetchSessionRefused(FetchDetector):
     def setup(self) -> None:
         self._times: BoundedDict[_WHO, deque[int]] = BoundedDict(4096)
 
-    def fetched(self, conn: ClientConnection, fetched: FetchExchange) -> None:
-        if fetched.error not in REFUSALS:
+    def refused(self, pending: PendingStep, exchange: Exchange) -> None:
+        if pending.subject:  # a partition, not the session
             return
+        conn, now = pending.conn, exchange.response_time_ns or 0
         key = conn.identity, conn.broker
         seen = self._times.of(key, lambda: deque(maxlen=self.HEAVY))
-        seen.append(fetched.time_ns)
-        recent = [t for t in seen if fetched.time_ns - t <= self.WITHIN_NS]
+        seen.append(now)
+        recent = [t for t in seen if now - t <= self.WITHIN_NS]
         if len(recent) < self.COUNT:
             return
-        why, remedy = _REFUSED.get(fetched.error, _EVICTED)
-        finding = self.report(
-            key,
-            fetched.exchange,
-            f"{_WHY} {why}",
-            remedy,
-        )
+        why, remedy = explain.error_meaning(exchange.api, pending.code)
+        finding = self.report(key, exchange, f"{_WHY} {why}", remedy)
         if finding.count == 1:
             finding.count = len(recent)
         finding.first_ns = min(finding.first_ns or recent[0], recent[0])
         if len(recent) >= self.HEAVY:
             finding.severity = Severity.MEDIUM
-        error = finding.about["error"] = facts.error_name(fetched.error)
+        error = finding.about["error"] = facts.error_name(pending.code)
         finding.seen = (
             f"{conn.where} refused the fetch sessions of {conn.who} {times(finding.count)} in "
-            f"{duration(fetched.time_ns - finding.first_ns)}, last with {error}"
+            f"{duration(now - finding.first_ns)}, last with {error}"
         )
 
 

@@ -24,6 +24,9 @@ class _AssignmentDetector(GroupDetector):
     def setup(self) -> None:
         self._new: BoundedDict[Group, Call] = BoundedDict(2000)
 
+    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
+        """An assignment; `counts`: partitions by member id."""
+
     def answered(self, call: Call) -> None:
         if not call.error and call.is_answered:
             if call.api == "SyncGroup" or (call.heartbeat and call.answer.get("assignment") is not None):
@@ -49,21 +52,15 @@ class _AssignmentDetector(GroupDetector):
             counts = {member: sum(len(numbers) for numbers in parts.values()) for member, parts in given.items()}
             self.judge(group, counts, call)
 
-    def judge(self, group: Group, counts: dict[str, int], call: Call) -> None:
-        """Look at an assignment. `counts`: partitions by member id; `call`: the last of it."""
-
-
-def _report_latest(
-    detector: GroupDetector, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
-) -> Finding:
-    """One finding per group, about its latest assignment."""
-    conn, exchange = call.conn, call.exchange
-    finding = detector.report(
-        group, exchange, why, remedy, facts=conn.facts_of(exchange), assignor=group.assignor, group=call.group_id
-    )
-    finding.seen = seen
-    finding.about |= {"generation": group.generation, "partitions": counts}
-    return finding
+    def report_latest(
+        self, group: Group, counts: dict[str, int], call: Call, seen: str, why: str, remedy: str
+    ) -> Finding:
+        """One finding per group, about its latest assignment."""
+        facts, assignor = call.conn.facts_of(call.exchange), group.assignor
+        finding = self.report(group, call.exchange, why, remedy, facts=facts, assignor=assignor, group=call.group_id)
+        finding.seen = seen
+        finding.about |= {"generation": group.generation, "partitions": counts}
+        return finding
 
 
 def _name(group: Group, member_id: str) -> str:
@@ -91,8 +88,7 @@ class AssignmentSkew(_AssignmentDetector):
             return
         member = max(counts, key=lambda m: counts[m])
         topics = {m.topics for m in group.live if m.topics is not None}
-        finding = _report_latest(
-            self,
+        finding = self.report_latest(
             group,
             counts,
             call,
@@ -120,8 +116,7 @@ class IdleMembers(_AssignmentDetector):
         total = sum(counts.values())
         if not idle or not total or len(counts) <= total:
             return
-        _report_latest(
-            self,
+        self.report_latest(
             group,
             counts,
             call,

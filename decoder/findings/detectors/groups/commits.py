@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ....connection.exchange import Exchange
+from ....reference import explain
 from ....schema import facts
 from ...engine.counters import BoundedDict, RateCounter
 from ...engine.detector import Wanted
@@ -171,19 +172,9 @@ _SEVERITIES = {
     "INVALID_COMMIT_OFFSET_SIZE": Severity.HIGH,
     "REBALANCE_IN_PROGRESS": Severity.LOW,
 }
-_REMEDIES = {
-    "OFFSET_METADATA_TOO_LARGE": "shorten the commit's metadata, or raise offset.metadata.max.bytes (4096)",
-    "INVALID_COMMIT_OFFSET_SIZE": "commit fewer partitions at a time: the batch is larger than max.message.bytes of "
-    "__consumer_offsets",
-    "UNKNOWN_TOPIC_OR_PARTITION": "the topic was deleted, or never had that partition: remove it from the subscription",
-    "UNKNOWN_TOPIC_ID": "the topic was deleted or recreated: restart the consumer",
-    "REBALANCE_IN_PROGRESS": "commit in the callback for revoked partitions, not later; Java and librdkafka "
-    "report it as retriable: poll, and commit again",
-    "UNKNOWN_MEMBER_ID": "rejoin: the coordinator removed the member (held-up-join, missed-heartbeats, poll-interval-exceeded)",
-    "REQUEST_TIMED_OUT": "the replicas of __consumer_offsets do not answer within offsets.commit.timeout.ms: check "
-                         "the brokers",
-}
-_OF_TRANSACTIONS = frozenset(_REMEDIES)
+_OF_TRANSACTIONS = frozenset({
+    *_SEVERITIES, "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "UNKNOWN_MEMBER_ID", "REQUEST_TIMED_OUT",
+})  # fmt: skip
 """Codes of TxnOffsetCommit that are about groups, not about producer ids and epochs."""
 
 
@@ -217,7 +208,7 @@ class CommitFailed(GroupDetector):
             key,
             call.exchange,
             "offsets that are not committed are read again after the next rebalance or restart.",
-            _REMEDIES.get(name, "check what the error means for the group, the topic or the broker"),
+            explain.error_meaning(call.api, call.error)[1],
             severity=_SEVERITIES.get(name),
             seen=f"{call.conn.where} refuses commits of {call.conn.who} in group {call.group_id!r} with {name} "
             f"({call.api} v{call.exchange.api_version}): {some(f'{c.topic}-{c.partition}' for c in refused)}",

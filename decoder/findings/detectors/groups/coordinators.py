@@ -16,6 +16,7 @@ from ...engine.formatting import SECOND, duration, several, some
 from ...engine.layout import rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group_calls import COORDINATOR_ERRORS, GROUP_APIS
+from ...models.next_steps import NextSteps
 
 FIND_COORDINATOR = facts.api_key("FindCoordinator")
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -86,20 +87,18 @@ class CoordinatorTrouble(Detector):
 
     def setup(self) -> None:
         self._spells: BoundedDict[tuple[str, bool], _Spell] = BoundedDict(2000)
-        self._found_at: BoundedDict[tuple[ClientIdentity, str], tuple[int, int]] = BoundedDict(2000)
-        """Which broker FindCoordinator named to a client for a group, and when."""
+        self._named: BoundedDict[tuple[ClientIdentity, str], int] = BoundedDict(2000)
+        """Which broker FindCoordinator named to a client for a group last."""
+        self._steps = self.traffic.model(NextSteps)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key == FIND_COORDINATOR and exchange.response is not None:
-            now = exchange.response_time_ns or self.traffic.now_ns
+        if exchange.api_key == FIND_COORDINATOR:
             for group, error, node, _ in coordinators(exchange, self.KEY_TYPE):
                 if not error:
-                    self._found_at[conn.identity, group] = node, now
-        if exchange.response is None or (not exchange.error and not self._spells):
-            return
-        if exchange.api_key == FIND_COORDINATOR:
-            for group, error, _, _ in coordinators(exchange, self.KEY_TYPE):
+                    self._named[conn.identity, group] = node
                 self._take(conn, exchange, group, error, True)
+            return
+        if exchange.response is None or (not exchange.error and not self._spells):
             return
         asked = exchange.request_view
         if asked is not None:
@@ -123,7 +122,7 @@ class CoordinatorTrouble(Detector):
             return
         names = ", ".join(f"{facts.error_name(code)} ({count})" for code, count in spell.errors.most_common())
         finding = self.report(group, exchange, group=group, error=facts.error_name(error))
-        shown, finding.why, finding.remedy = self._cause(conn, group, spell)
+        shown, finding.why, finding.remedy = self._cause(conn, exchange, group, spell)
         finding.seen = (
             f"for {duration(lasted)}, no coordinator answered for {self.SUBJECT} {group!r}: {names}, last to {conn.who} from "
             f"{conn.where} in {exchange.api} v{exchange.api_version}{shown}"
@@ -134,7 +133,7 @@ class CoordinatorTrouble(Detector):
             finding.severity = Severity.HIGH
 
 
-    def _cause(self, conn: ClientConnection, group: str, spell: _Spell) -> tuple[str, str, str]:
+    def _cause(self, conn: ClientConnection, exchange: Exchange, group: str, spell: _Spell) -> tuple[str, str, str]:
         """What else the capture shows, why no coordinator answers, and what to do."""
         most = facts.error_name(spell.errors.most_common(1)[0][0])
         if most == "COORDINATOR_LOAD_IN_PROGRESS":
@@ -146,7 +145,7 @@ class CoordinatorTrouble(Detector):
                 "cleanup.policy must be compact), and at the broker's disk; wait until 'Finished loading offsets' is in its log",
             )
         if most == "NOT_COORDINATOR":
-            return self._denied(conn, group, spell)
+            return self._denied(conn, exchange, group)
         cluster = conn.cluster
         leaderless = [number for (topic, number), leader in cluster.leaders.items() if topic == self.TOPIC and leader.node < 0]
         if leaderless:
@@ -164,15 +163,15 @@ class CoordinatorTrouble(Detector):
             )
         return "", f"no broker leads the {self.SUBJECT}'s partition of {self.TOPIC}, or it has too few in-sync replicas. {self.WITHOUT}", self.REMEDY
 
-    def _denied(self, conn: ClientConnection, group: str, spell: _Spell) -> tuple[str, str, str]:
+    def _denied(self, conn: ClientConnection, exchange: Exchange, group: str) -> tuple[str, str, str]:
         """Of brokers that say that they are not the coordinator."""
-        node, when = self._found_at.get((conn.identity, group), (-1, 0))
-        here = conn.cluster.node_at(conn.broker)
-        if when < spell.first_ns:
+        node, here = self._named.get((conn.identity, group)), conn.cluster.node_at(conn.broker)
+        pending = next(iter(self._steps.touched(exchange)), None)
+        if pending is not None and pending.ignored and not pending.steps:
             return (
                 "; the client did not ask for the coordinator (FindCoordinator) since then",
-                "after NOT_COORDINATOR a client must ask FindCoordinator and send its requests to the broker that it names; this one "
-                f"goes on with the same broker. It is the client's fault. {self.WITHOUT}",
+                f"after NOT_COORDINATOR a client must {pending.step.must}; this one goes on with the same broker. It "
+                f"is the client's fault. {self.WITHOUT}",
                 "restart the client, and upgrade its library",
             )
         if node == here:
@@ -183,6 +182,8 @@ class CoordinatorTrouble(Detector):
                 f"{self.WITHOUT}",
                 f"restart broker {here} or elect another leader for the partition; {self.REMEDY}",
             )
+        if node is None:
+            return "", f"the {self.SUBJECT}'s coordinator is another broker. {self.WITHOUT}", self.REMEDY
         return (
             f"; FindCoordinator names broker {node}",
             f"the coordinator is broker {node}, and requests went to another one. {self.WITHOUT}",

@@ -16,8 +16,9 @@ from ...engine.formatting import SECOND, duration, some, times, topic_name
 from ...engine.layout import partition_places, rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group, Member, Step
-from ...models.group_calls import FENCED_MEMBER_EPOCH, GROUP_APIS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, Call
+from ...models.group_calls import GROUP_APIS, Call
 from ...models.groups import GroupDetector, Groups
+from ...models.next_steps import NextSteps
 from .coordinators import coordinators
 
 _PARTITIONS = 200
@@ -147,17 +148,17 @@ class JoinsWithoutFetching(_NoFetch):
 
 @dataclass(slots=True)
 class _Out:
-    """A client that is no member any more and must join again. `said`: how it lost its membership; `exchange`: None if its connection ended.
-    `sought`: how often it has looked for its coordinator since, and when it did so last. `used_ns`: when a connection that ended since was last
-    used."""
+    """A client that is no member any more and must join again. `said`: how it lost its membership; `must`: what it has
+    to do; `exchange`: None if its connection ended. `sought`: how often it has looked for its coordinator since, and
+    when last."""
 
     conn: ClientConnection
     exchange: Exchange | None
     said: str
+    must: str
     time_ns: int
     sought: int = 0
     sought_ns: int = 0
-    used_ns: int = 0
 
 
 class NotJoinedAgain(GroupDetector):
@@ -168,18 +169,18 @@ class NotJoinedAgain(GroupDetector):
     title = "a client is told to join its group again, or loses its connection to the coordinator, and stays without joining"
     apis = GROUP_APIS | {_FIND_COORDINATOR}
     why = (
-        "a client whose membership ended must send JoinGroup again (with the id that MEMBER_ID_REQUIRED gave it, KIP-394); until then it has no "
-        "partitions, and its application gets no records and no error. This one is still connected and does not: it is stuck, and it is the "
-        "client's fault."
+        "a client whose membership ended must {}; until then it has no partitions, and its application gets no records "
+        "and no error. This one is still connected and does not: it is stuck, and it is the client's fault."
     )
     remedy = "restart the consumer: it joins at once; upgrade the client library, or report it to its developers"
 
     AFTER_NS = 120 * SECOND
     """Clients join again at once; one that is busy with records does so in its next poll."""
     SOUGHT = 5
-    LOST = frozenset({MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH})
+    STEPS = frozenset({"join-with-id", "join-without-id", "join-epoch"})
 
     def setup(self) -> None:
+        self._steps = self.traffic.model(NextSteps)
         self._out: BoundedDict[ClientIdentity, dict[str, _Out]] = BoundedDict(2000)
 
     def asked(self, call: Call) -> None:
@@ -187,16 +188,17 @@ class NotJoinedAgain(GroupDetector):
             self._forget(call)
 
     def answered(self, call: Call) -> None:
-        if call.error in self.LOST and not call.commits and not call.leaves:
-            said = f"got {facts.error_name(call.error)} to {call.api}"
-            self._lost(call.conn, call.group_id, _Out(call.conn, call.exchange, said, call.answered_ns))
-        elif call.is_answered and not call.error:
+        if call.is_answered and not call.error:
             self._forget(call)
+        for pending in self._steps.touched(call.exchange):
+            if (step := pending.step).name in self.STEPS:
+                said, must = f"got {facts.error_name(call.error)} to {call.api}", f"{step.must} ({step.source})"
+                self._lost(call.conn, call.group_id, _Out(call.conn, call.exchange, said, must, call.answered_ns))
 
     def ended(self, group: Group, member: Member) -> None:
         if member.conn.by == "broker" and member.live and member.assignment:
-            said = "lost its connection to the coordinator"
-            self._lost(member.conn, group.id, _Out(member.conn, None, said, member.conn.closed_ns or 0))
+            said, must, conn = "lost its connection to the coordinator", "send JoinGroup again", member.conn
+            self._lost(conn, group.id, _Out(conn, None, said, must, conn.closed_ns or 0))
 
     def _lost(self, conn: ClientConnection, group_id: str, out: _Out) -> None:
         groups = self._out.of(conn.identity, dict)
@@ -219,16 +221,14 @@ class NotJoinedAgain(GroupDetector):
         super().closed(conn)
         groups = self._out.get(conn.identity) if self._out else None
         for group_id, out in list(groups.items()) if groups else ():
-            out.used_ns = max(out.used_ns, conn.last_activity_ns)
             if out.conn is conn and out.exchange is not None and (conn.closed_ns or 0) - out.time_ns < self.AFTER_NS and groups:
                 del groups[group_id]  # it gave up its membership, or its connection was ended first
 
     def finish(self, now_ns: int) -> None:
         self._for_now.clear()
-        open_now = [(c.identity, c.last_activity_ns) for c in self.traffic.connections.values()] if any(self._out.values()) else []
         for who, groups in self._out.items():
             for group_id, out in groups.items():
-                self._judge(who, group_id, out, max([out.used_ns, *(at for each, at in open_now if each == who)]))
+                self._judge(who, group_id, out, self._steps.last_used_ns(who))
 
     def _judge(self, who: ClientIdentity, group_id: str, out: _Out, used_ns: int) -> None:
         waits = out.exchange is not None and used_ns - out.time_ns >= self.AFTER_NS
@@ -239,7 +239,7 @@ class NotJoinedAgain(GroupDetector):
         finding = self.finding(
             f"{out.conn.who} {out.said} of group {group_id!r}, and has not joined again for "
             f"{duration(max(used_ns, out.sought_ns) - out.time_ns)}, though it is still connected{found}",
-            self.why,
+            self.why.format(out.must),
             self.remedy,
             None,
             group=group_id,
@@ -280,8 +280,7 @@ class OffsetsNotRead(Detector):
 
     def setup(self) -> None:
         self._unread: BoundedDict[ClientIdentity, _Unread] = BoundedDict(2000)
-        self._last: BoundedDict[ClientIdentity, int] = BoundedDict(2000)
-        """When a connection of such a client was last used, before it ended."""
+        self._steps = self.traffic.model(NextSteps)
         self._groups = self.traffic.model(Groups)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
@@ -306,10 +305,6 @@ class OffsetsNotRead(Detector):
             name = facts.error_name(exchange.error)
             self._unread[conn.identity] = _Unread(exchange, name, group, conn.facts_of(exchange), conn.who, now)
 
-    def closed(self, conn: ClientConnection) -> None:
-        if self._unread and conn.identity in self._unread:
-            self._last[conn.identity] = max(conn.last_activity_ns, self._last.get(conn.identity, 0))
-
     def finish(self, now_ns: int) -> None:
         self._for_now.clear()
         for identity, unread in list(self._unread.items()):
@@ -322,8 +317,7 @@ class OffsetsNotRead(Detector):
 
     def _stuck(self, identity: ClientIdentity, unread: _Unread, now_ns: int) -> None:
         """The client is still there, and has done nothing about the refusal."""
-        last = max((c.last_activity_ns for c in self.traffic.connections.values() if c.identity == identity), default=0)
-        last = max(last, self._last.get(identity, 0))
+        last = self._steps.last_used_ns(identity)
         if last - unread.time_ns < self.STUCK_NS:
             return
         finding = self.finding(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ....connection.exchange import Exchange
+from ....reference import explain
 from ....reference.next_steps import next_step
 from ....schema import facts
 from ...engine.counters import BoundedDict
@@ -27,7 +28,7 @@ from ...models.group_calls import (
     Call,
 )
 from ...models.groups import GroupDetector
-from ...models.next_steps import Duty, NextSteps
+from ...models.next_steps import NextSteps, PendingStep
 from .coordinators import FIND_COORDINATOR, coordinators
 
 INCONSISTENT = facts.error_code("INCONSISTENT_GROUP_PROTOCOL")
@@ -81,18 +82,18 @@ class UnknownMember(GroupDetector):
             return
         key = call.group, call.conn.identity
         refusals = self._refusals.of(key, _Refusals)
-        duty = next(iter(self._steps.touched(call.exchange)), None)
-        refusals.add(call, duty.again if duty is not None else 0, self.WINDOW_NS)
+        pending = next(iter(self._steps.touched(call.exchange)), None)
+        refusals.add(call, pending.again if pending is not None else 0, self.WINDOW_NS)
         if len(refusals.times) < self.TIMES:
             return
         finding = self.report(key, call.exchange, group=call.group_id)
         finding.count = max(finding.count, len(refusals.times))
         finding.about |= {"member": call.member_id, "error": facts.error_name(call.error)}
-        self._write(finding, call, refusals, duty)
+        self._write(finding, call, refusals, pending)
         if finding.count >= self.MANY:
             finding.severity = Severity.HIGH
 
-    def _write(self, finding: Finding, call: Call, refusals: _Refusals, duty: Duty | None) -> None:
+    def _write(self, finding: Finding, call: Call, refusals: _Refusals, pending: PendingStep | None) -> None:
         name, count = facts.error_name(call.error), len(refusals.times)
         api = f"{call.api} v{call.exchange.api_version}"
         number = "generation" if call.protocol == "classic" else "member epoch"
@@ -100,7 +101,8 @@ class UnknownMember(GroupDetector):
         who = f"{call.conn.who} (member {call.member_id or 'without an id'})"
         step = next_step(call.exchange.api_key, call.error)
         must, source = (step.must, step.source) if step is not None else ("send JoinGroup", "Kafka's consumer protocol")
-        finding.about["repeated"] = duty.again if duty is not None else 0
+        what = explain.error(call.error).of(call.api).what
+        finding.about["repeated"] = pending.again if pending is not None else 0
         if refusals.joins >= self.TIMES:
             anew = "an empty member id" if call.protocol == "classic" else "member epoch 0"
             finding.seen = (
@@ -117,13 +119,13 @@ class UnknownMember(GroupDetector):
                 "report it to the maker of the broker, and upgrade the broker; until then, restart the client, so that it "
                 "joins with a new member id, or use another group protocol (group.protocol)"
             )
-        elif duty is not None and duty.again >= self.TIMES:
+        elif pending is not None and pending.again >= self.TIMES:
             finding.seen = (
                 f"{who} was refused {count} times in {span} because "
-                f"{_reason(call)} ({name} to {api}), and {duty.did}: it neither joins again nor gives up"
+                f"{_reason(call)} ({name} to {api}), and {pending.did}: it neither joins again nor gives up"
             )
             finding.why = (
-                f"{_CAUSES[name]} After {name}, a member must {must} ({source}). This client ignores the "
+                f"{what} After {name}, a member must {must} ({source}). This client ignores the "
                 "error, so it gets no partitions; other members may read the ones it still believes to have. It is the "
                 "client's fault."
             )
@@ -135,26 +137,13 @@ class UnknownMember(GroupDetector):
                 f"member {call.member_id or 'without an id'}, {number} {call.generation})"
             )
             finding.why = (
-                f"{_CAUSES[name]} The client does not keep its old {number}, but is refused again each time: it is removed "
+                f"{what} The client does not keep its old {number}, but is refused again each time: it is removed "
                 "again and again."
             )
             finding.remedy = (
                 "find out why it is removed (held-up-join, missed-heartbeats, poll-interval-exceeded), and whether another "
                 f"process uses its member id; after the error it should {must}"
             )
-
-
-_CAUSES = {
-    "UNKNOWN_MEMBER_ID": "the coordinator does not have this member: it removed it (no heartbeat within the session timeout, "
-    "not back from a rebalance in time, LeaveGroup), or lost the group.",
-    "ILLEGAL_GENERATION": "the group formed another generation without this member.",
-    "FENCED_MEMBER_EPOCH": "the coordinator has fenced this member: it did not give up partitions within its rebalance timeout "
-    "(max.poll.interval.ms), or its epoch is not the one that the coordinator gave it.",
-    "STALE_MEMBER_EPOCH": "the member's epoch is an old one; its next heartbeat has the new one.",
-    "GROUP_ID_NOT_FOUND": "the coordinator no longer has the group, although this member was in it: the group was deleted, or "
-    "lost with its partition of __consumer_offsets.",
-}
-"""Why a coordinator answers so, by error."""
 
 
 def _reason(call: Call) -> str:
@@ -299,32 +288,15 @@ class InconsistentProtocol(GroupDetector):
         )
 
 
-_REFUSALS = {
-    "GROUP_MAX_SIZE_REACHED": (
-        "the group has group.max.size members (KIP-389), group.consumer.max.size with the newer protocol",
-        "run fewer members, or raise the limit on the brokers; look for consumers that are created and never closed",
-    ),
-    "INVALID_GROUP_ID": ("the group id is empty or not allowed here", "set group.id"),
-    "GROUP_ID_NOT_FOUND": (
-        "there is no group with this id that the client could join: the id belongs to a group of another type (classic, "
-        "consumer, share, streams)",
-        "give each type of group its own id, or delete the old group",
-    ),
-    "UNSUPPORTED_ASSIGNOR": (
-        "the broker does not have the assignor that group.remote.assignor names (KIP-848)",
-        "use uniform or range, or name the assignor in the broker's group.consumer.assignors",
-    ),
-    "INVALID_REGULAR_EXPRESSION": (
-        "the subscription's pattern is not valid in RE2/J, the syntax of KIP-848 brokers",
-        "write the pattern without lookahead and backreferences",
-    ),
-}
 _SESSION_TIMEOUT = "INVALID_SESSION_TIMEOUT"
 _LEAST_SESSION_MS = 6000
 """group.min.session.timeout.ms, unless set."""
 _MOST_SESSION_MS = ((1_800_000, ""), (300_000, "2.2"), (30_000, "0.9"))
 """group.max.session.timeout.ms unless set, and the last release with that default: kafka.server.Defaults of 0.9.0, 0.10.0, 2.2, 2.3."""
-_REFUSED = {facts.error_code(name): name for name in (*_REFUSALS, _SESSION_TIMEOUT)}
+_REFUSED = facts.error_code_set(
+    "GROUP_MAX_SIZE_REACHED", "INVALID_GROUP_ID", "GROUP_ID_NOT_FOUND", "UNSUPPORTED_ASSIGNOR",
+    "INVALID_REGULAR_EXPRESSION", _SESSION_TIMEOUT,
+)  # fmt: skip
 
 
 def _session_refusal(asked_ms: int) -> tuple[str, str]:
@@ -333,18 +305,23 @@ def _session_refusal(asked_ms: int) -> tuple[str, str]:
     setting = "session.timeout.ms (kafka-python, aiokafka: session_timeout_ms)"
     if 0 < asked_ms < _LEAST_SESSION_MS:
         why = f"it is below the broker's {least} (default {_LEAST_SESSION_MS})"
-        return why, f"client: set {setting} to {_LEAST_SESSION_MS} or more, e.g. 45000; or lower {least} on the brokers"
+        remedy = f"set {setting} to {_LEAST_SESSION_MS} or more, e.g. 45000; or lower {least} on the brokers"
+        return f"{why}.", f"client: {remedy}"
     newest = _MOST_SESSION_MS[0][0]
     if not 0 < asked_ms <= newest:
         why = f"it is above the broker's {most} (default {newest})" if asked_ms > 0 else f"the broker's {least} and {most} do not allow it"
-        return why, f"client: set {setting} within {least} and {most} of the broker, e.g. 45000; or raise {most} on the brokers"
+        remedy = f"set {setting} within {least} and {most} of the broker, e.g. 45000; or raise {most} on the brokers"
+        return f"{why}.", f"client: {remedy}"
     smaller = [f"it is Kafka {last} or older, where {most} is {ms}" for ms, last in _MOST_SESSION_MS[1:] if ms < asked_ms]
     causes = [f"{most}{'' if smaller else f' or {least}'} is set on the broker", *smaller[:1], "it is another product, with limits of its own"]
     why = (
         f"the defaults of current releases accept it ({least} {_LEAST_SESSION_MS}, {most} {newest}), so this broker has other limits. "
         f"Likeliest first: {'; '.join(causes)}"
     )
-    return why, f"compare it with {least} and {most} of this broker; set {setting} within them (10000 to 30000 fits all releases), or change them"
+    return f"{why}.", (
+        f"compare it with {least} and {most} of this broker; set {setting} within them (10000 to 30000 fits all "
+        "releases), or change them"
+    )
 
 
 class GroupRefused(GroupDetector):
@@ -368,14 +345,14 @@ class GroupRefused(GroupDetector):
             self._refused(call.conn, call.exchange, call.group_id, call.error, call.asked.get("session_timeout_ms", -1))
 
     def _refused(self, conn: ClientConnection, exchange: Exchange, group: str, error: int, session_ms: int = -1) -> None:
-        name = _REFUSED[error]
+        name = facts.error_name(error)
         of_session = name == _SESSION_TIMEOUT
-        why, remedy = _session_refusal(session_ms) if of_session else _REFUSALS[name]
+        why, remedy = _session_refusal(session_ms) if of_session else explain.error_meaning(exchange.api, error)
         asked = f"; it requests a session timeout of {session_ms} ms" if of_session and session_ms > 0 else ""
         self.report(
             (group, error, conn.identity),
             exchange,
-            why + ".",
+            why,
             remedy,
             seen=f"{conn.where} refuses {conn.who} in group {group!r}: {name} to {exchange.api} v{exchange.api_version}"
             f"{asked}",

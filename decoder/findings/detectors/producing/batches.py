@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from ....connection.exchange import Exchange
 from ....records import RecordsError, compress
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, number, size, some
-from ...engine.traffic import ClientConnection, Traffic
+from ...engine.traffic import ClientConnection
 from ...models.produce import PRODUCE, PartitionProduceData, ProduceDetector, ProduceRequest
 
 _HEADER = 61  # bytes of a batch in front of its records
@@ -53,28 +54,32 @@ class _Window:
         return (self.last_ns - self.start_ns) / SECOND
 
 
-class _Windows:
-    """What each client produces, in windows of `length_ns`."""
+class _WindowDetector(ProduceDetector):
+    """Gets what each client produces in windows of `WINDOW_NS`: override `ended`."""
 
-    def __init__(self, length_ns: int) -> None:
-        self._length_ns = length_ns
+    apis = frozenset({PRODUCE})
+    WINDOW_NS: ClassVar[int]
+
+    def setup(self) -> None:
         self._open: LruDict[object, _Window] = LruDict(_CLIENTS)
 
-    def ended_by(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest | None) -> _Window | None:
-        """Add a request; the client's window, if that ends with it."""
-        now = exchange.request_time_ns
+    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
+        sent, now = self.produce.sent(exchange), exchange.request_time_ns
         if sent is None or now is None:
-            return None
+            return
         window = self._open.of(conn.identity, partial(_Window, now))
         window.add(sent, now)
-        return self._open.pop(conn.identity) if now - window.start_ns >= self._length_ns else None
+        if now - window.start_ns >= self.WINDOW_NS:
+            self.ended(conn, exchange, sent, self._open.pop(conn.identity))
+
+    def ended(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
+        """A client's window has ended with this request."""
 
 
-class TinyBatches(ProduceDetector):
+class TinyBatches(_WindowDetector):
     id = "tiny-batches"
     severity = Severity.LOW
     title = "a producer sends many batches of one or two small records (linger.ms, batch.size)"
-    apis = frozenset({PRODUCE})
     WINDOW_NS = 5 * SECOND
     RATE = 200
     """Batches per second. Below, waiting a few milliseconds would bring hardly any record together."""
@@ -86,15 +91,7 @@ class TinyBatches(ProduceDetector):
     SCATTERED = 3.0
     """Batches per request from which it is the partitioner that spreads records."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._windows = _Windows(self.WINDOW_NS)
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.produce.sent(exchange)
-        window = self._windows.ended_by(conn, exchange, sent)
-        if sent is None or window is None:
-            return
+    def ended(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         count = window.batches
         if not count or window.records / count > self.RECORDS or window.bytes / count > self.BYTES:
             return
@@ -140,11 +137,10 @@ class TinyBatches(ProduceDetector):
         return self.report(conn.identity, exchange, why, remedy, batches_per_second=0, scattered=scattered)
 
 
-class Uncompressed(ProduceDetector):
+class Uncompressed(_WindowDetector):
     id = "uncompressed-batches"
     severity = Severity.LOW
     title = "a producer sends a lot of compressible data without compression (compression.type)"
-    apis = frozenset({PRODUCE})
     why = (
         "The producer's codec applies to network, replication, disk and consumers alike: brokers store the batch as "
         "it arrives (compression.type=producer)."
@@ -165,15 +161,7 @@ class Uncompressed(ProduceDetector):
     RATIO = 1.5
     """A lower ratio is not worth the CPU: such data is already compressed or encrypted."""
 
-    def __init__(self, traffic: Traffic) -> None:
-        super().__init__(traffic)
-        self._windows = _Windows(self.WINDOW_NS)
-
-    def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        sent = self.produce.sent(exchange)
-        window = self._windows.ended_by(conn, exchange, sent)
-        if sent is None or window is None:
-            return
+    def ended(self, conn: ClientConnection, exchange: Exchange, sent: ProduceRequest, window: _Window) -> None:
         rate = window.plain / window.seconds
         if rate < self.RATE or window.bytes / window.batches < self.BYTES or window.plain < self.PLAIN * window.bytes:
             return

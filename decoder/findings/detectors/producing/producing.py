@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ....connection.exchange import Exchange
 from ....reference import explain
@@ -198,100 +197,8 @@ class TooLarge(ProduceDetector):
         )
 
 
-class RefusalMeaning(NamedTuple):
-    """What an error code of a Produce response means for the producer."""
-
-    severity: Severity
-    why: str
-    remedy: str
-
-
-_HIGH, _MEDIUM, _LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
-REFUSALS: dict[int, RefusalMeaning] = {
-    error_code(name): RefusalMeaning(*rest)
-    for name, rest in {
-        "REQUEST_TIMED_OUT": (
-            _MEDIUM,
-            "The followers did not copy the records within the request's timeout (acks=all). The records are still in "
-            "the leader's log: a retry without idempotence writes them twice.",
-            "check the followers (disk, network, num.replica.fetchers) and min.insync.replicas; keep "
-            "enable.idempotence=true; the timeout comes from the producer's request.timeout.ms",
-        ),
-        "INVALID_TOPIC_EXCEPTION": (
-            _HIGH,
-            "The topic's name is invalid, or it is one of Kafka's internal topics, which clients may not write to.",
-            "use letters, digits, '.', '_' and '-', at most 249 of them; do not write to __consumer_offsets and "
-            "__transaction_state",
-        ),
-        "POLICY_VIOLATION": (
-            _HIGH,
-            "A policy of the broker (or of a proxy in front of it) refuses the request.",
-            "ask the cluster's operators which policy it is (create.topic.policy.class.name and similar)",
-        ),
-        "KAFKA_STORAGE_ERROR": (
-            _HIGH,
-            "The leader cannot write to the log directory of the partition: a disk failed or is full (KIP-112).",
-            "find the offline directory in the broker's log; replace the disk or move the partition. Clients retry "
-            "until another replica becomes the leader",
-        ),
-        "INVALID_REQUIRED_ACKS": (
-            _HIGH,
-            "acks must be 0, 1 or -1 (all); brokers have refused higher values since 0.9.",
-            "set acks=all (librdkafka: request.required.acks=all)",
-        ),
-        "INVALID_RECORD": (
-            _HIGH,
-            "The broker checked the records and refused them: a record without a key for a compacted topic, offsets "
-            "or counts that do not match, or a timestamp out of bounds (KIP-467 names the record).",
-            "for cleanup.policy=compact, give every record a key; otherwise check the broker's error message and its log",
-        ),
-        "INVALID_TIMESTAMP": (
-            _HIGH,
-            "A record's timestamp is further from the broker's clock than message.timestamp.before.max.ms or "
-            "message.timestamp.after.max.ms allow (KIP-937; before: message.timestamp.difference.max.ms).",
-            "fix the producer's clock or its timestamps (milliseconds, not seconds or microseconds), or set "
-            "message.timestamp.type=LogAppendTime on the topic",
-        ),
-        "UNSUPPORTED_FOR_MESSAGE_FORMAT": (
-            _HIGH,
-            "The topic's message format does not support what the request needs (idempotence and headers need magic 2).",
-            "set log.message.format.version to 0.11 or newer on the topic, or upgrade the broker",
-        ),
-        "UNSUPPORTED_COMPRESSION_TYPE": (
-            _HIGH,
-            "The broker or this version of Produce does not support the codec: zstd needs Produce v7 (KIP-110).",
-            "use compression.type=lz4, or upgrade the broker (and librdkafka or kafka-python with it)",
-        ),
-        "INVALID_REQUEST": (
-            _HIGH,
-            "The broker finds the request inconsistent: for example, several batches for one partition, or a "
-            "transactional batch without a transactional id.",
-            "check the broker's log; upgrade the client library",
-        ),
-        "UNKNOWN_SERVER_ERROR": (
-            _HIGH,
-            "The broker failed with an error that has no code of its own; its log has an exception at this time.",
-            "read the broker's log",
-        ),
-    }.items()
-}
-_OTHER = RefusalMeaning(
-    _HIGH,
-    "The broker did not write the records.",
-    "look up the error in Kafka's protocol documentation, and check the broker's log",
-)
-
-
-@cache
-def _other(code: int) -> RefusalMeaning:
-    """The meaning of an error that is not in `REFUSALS`, as `explain` has it."""
-    fact = facts.errors().get(code)
-    if fact is None:
-        return _OTHER
-    text = explain.error(code).of("Produce")
-    again = "clients retry this by themselves; " if fact.retriable else ""
-    severity = _LOW if fact.retriable else _HIGH
-    return RefusalMeaning(severity, f"{_OTHER.why} {text.what}", f"{again}{'; '.join(text.do[:2])}; check the broker's log if it continues")
+_SEVERITIES = {error_code("REQUEST_TIMED_OUT"): Severity.MEDIUM, error_code("KAFKA_STORAGE_ERROR"): Severity.HIGH}
+"""Others are LOW if clients retry, HIGH if not."""
 
 
 ELSEWHERE = (
@@ -344,14 +251,15 @@ class Refused(ProduceDetector):
             key = conn.identity, code
             if key not in self._shown:
                 self._shown[key] = self._look(exchange, result)
-            reason = self._shown[key]
-            refusal = REFUSALS.get(code) or _other(code)
+            reason, retried = self._shown[key], facts.is_retriable(code)
+            why, remedy = explain.error_meaning("Produce", code)
             finding = self.report(
                 key,
                 exchange,
-                (reason.why if reason is not None else "") or refusal.why,
-                (reason.remedy if reason is not None else "") or refusal.remedy,
-                severity=refusal.severity,
+                (reason.why if reason is not None else "") or f"The broker did not write the records. {why}",
+                (reason.remedy if reason is not None else "")
+                or f"{'clients retry this by themselves; ' * retried}{remedy}; check the broker's log if it continues",
+                severity=_SEVERITIES.get(code, Severity.LOW if retried else Severity.HIGH),
                 topic=result.topic,
                 partition=result.partition,
                 error=error_name(code),

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ....connection.exchange import Exchange, State
+from ....connection.exchange import Exchange
 from ....schema.facts import error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, several, some, times
 from ...engine.traffic import ClientConnection, Traffic
 from ...models.leaders import Named, named_leader
+from ...models.next_steps import NextSteps, PendingStep, place_of
 from ...models.produce import METADATA, PRODUCE, PartitionProduceResponse, ProduceDetector, said
 
 LEADER_ERRORS = error_code_set(
@@ -25,8 +26,7 @@ LEADER_ERRORS = error_code_set(
 class Trouble:
     """A partition that a client cannot write to: from the first refusal to the next success.
 
-    `answers`: how often it was refused. `asked`: Metadata responses that the client got meanwhile. `leader_named`: the broker
-    named the leader in its answer. `blind`: refusals in a row since the client last heard who leads. `replicas`: how many Metadata named
+    `answers`: how often it was refused. `step`: what the client is to do about it. `replicas`: how many Metadata named
     since, and how many of them in sync.
     """
 
@@ -35,9 +35,7 @@ class Trouble:
     first_ns: int
     last_ns: int
     answers: int = 0
-    asked: int = 0
-    leader_named: bool = False
-    blind: int = 0
+    step: PendingStep | None = None
     replicas: tuple[int, int] = (0, 0)
 
 
@@ -66,25 +64,21 @@ class _Refusals(NamedTuple):
 class _RefusedPartitions(ProduceDetector):
     """Follows partitions from the first of `REFUSALS` to the next success, and reports them by client and code."""
 
-    apis = frozenset({PRODUCE, METADATA})
+    apis = frozenset({PRODUCE})
     REFUSALS: ClassVar[_Refusals]
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
+        self._steps = traffic.model(NextSteps)
+        self._asked: dict[tuple[str, int], PendingStep] = {}
         self._open: LruDict[tuple[object, str, int], Trouble] = LruDict(_PARTITIONS)
         self._burst: LruDict[object, int] = LruDict(_PARTITIONS)  # by finding: when its last burst began
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         now = exchange.response_time_ns or conn.traffic.now_ns
-        if exchange.api_key == METADATA:
-            if self._open and exchange.state is State.PAIRED:
-                for trouble in self._open.values():
-                    if trouble.conn.identity == conn.identity:
-                        trouble.asked += 1
-                        trouble.blind = 0
-            return
         if not self._open and not exchange.error:
             return
+        self._asked = {place_of(step, exchange): step for step in self._steps.touched(exchange)}
         for result in self.produce.results(exchange):
             if result.error in self.REFUSALS.codes:
                 self._refused(conn, exchange, result, now)
@@ -102,8 +96,7 @@ class _RefusedPartitions(ProduceDetector):
         trouble = self._open.of((conn.identity, result.topic, result.partition), lambda: Trouble(conn, place, now, now))
         trouble.last_ns = now
         trouble.answers += 1
-        trouble.leader_named = trouble.leader_named or result.leader >= 0
-        trouble.blind = 0 if result.leader >= 0 else trouble.blind + 1
+        trouble.step = self._asked.get((result.topic, result.partition))
         key = conn.identity, result.error
         finding = self.report(
             key,
@@ -118,7 +111,7 @@ class _RefusedPartitions(ProduceDetector):
             recovered=0,
             open=0,
             most_answers=0,
-            metadata_asked=0,
+            metadata_asked=None,
             leader_told=False,
             named_leader="",
             named_itself=0,
@@ -127,6 +120,7 @@ class _RefusedPartitions(ProduceDetector):
         )
         about = finding.about
         about["text"] = about["text"] or result.text
+        about["leader_told"] = about["leader_told"] or result.leader >= 0
         named = named_leader(conn, result.topic, result.partition)
         about["named_leader"] = named.text
         about["named_itself"] += named.named is Named.ITSELF and result.error == _NOT_LEADER
@@ -158,9 +152,10 @@ class _RefusedPartitions(ProduceDetector):
         about, conn = finding.about, trouble.conn
         about["longest_ns"] = max(about["longest_ns"], trouble.last_ns - trouble.first_ns)
         about["most_answers"] = max(about["most_answers"], trouble.answers)
-        about["blind"] = max(about["blind"], trouble.blind)
-        about["metadata_asked"] = max(about["metadata_asked"], trouble.asked)
-        about["leader_told"] = about["leader_told"] or trouble.leader_named
+        if (step := trouble.step) is not None:
+            about["metadata_asked"] = max(about["metadata_asked"] or 0, step.taken)
+            if not about["leader_told"] and not (step.named and step.steps):
+                about["blind"] = max(about["blind"], step.since_step.count)
         finding.severity = self.REFUSALS.rate(about)
         finding.seen = (
             f"{conn.where} answers Produce v{about['api_version']} of {conn.who} with {about['error']} "
@@ -232,7 +227,7 @@ def _metadata_details(about: dict[str, Any]) -> str:
         return f"; Metadata was asked for {times(about['metadata_asked'])} meanwhile"
     if about["leader_told"]:
         return "; the broker named the new leader"
-    return "; Metadata was not asked for meanwhile"
+    return "" if about["metadata_asked"] is None else "; Metadata was not asked for meanwhile"
 
 
 class LeaderRetries(_RefusedPartitions):
@@ -273,6 +268,7 @@ class TooFewReplicas(_RefusedPartitions):
     id = "not-enough-replicas"
     severity = Severity.HIGH
     title = "a partition has fewer replicas in sync than min.insync.replicas"
+    apis = frozenset({PRODUCE, METADATA})
     REFUSALS = _Refusals(
         error_code_set("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _explain_replicas, _rate_replicas, _replicas_in_sync
     )
@@ -284,7 +280,8 @@ class TooFewReplicas(_RefusedPartitions):
                 trouble = self._open.get((conn.identity, topic["name"], each["partition_index"]))
                 if trouble is not None:
                     trouble.replicas = len(each["replica_nodes"]), len(each["isr_nodes"])
-        super().done(conn, exchange)
+        if exchange.api_key == PRODUCE:
+            super().done(conn, exchange)
 
     def _refused(self, conn: ClientConnection, exchange: Exchange, result: PartitionProduceResponse, now: int) -> None:
         super()._refused(conn, exchange, result, now)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
+from ....reference import explain
 from ....schema.facts import api_key, error_code, error_code_set, error_name
 from ...engine.counters import LruDict
 from ...engine.detector import Detector, Wanted
@@ -274,7 +275,18 @@ class _Refusal(NamedTuple):
     remedy: str
 
 
-_UNKNOWN = error_code("UNKNOWN_SERVER_ERROR")
+_UNKNOWN, _ABORTABLE = error_code("UNKNOWN_SERVER_ERROR"), error_code("TRANSACTION_ABORTABLE")
+_NOT_ENDED = _Refusal(
+    Severity.HIGH,
+    "",
+    "The coordinator fails to end the transaction, for a reason that it does not give: whether the records were "
+    "committed is not known. Likeliest first: it cannot write its log (__transaction_state); or a Kafka-compatible "
+    "product answers so for a transaction that it has aborted because of its timeout, where Apache Kafka answers "
+    "INVALID_PRODUCER_EPOCH or PRODUCER_FENCED.",
+    "read the coordinator's log at that time; compare transaction.timeout.ms with the time between begin and commit "
+    "(Flink: longer than checkpoint interval and longest restart); if the transaction is lost, start without the state "
+    "that wants to commit it",
+)
 
 
 class TransactionState(ProduceDetector):
@@ -284,37 +296,7 @@ class TransactionState(ProduceDetector):
     apis = TRANSACTIONAL
     wanted = Wanted.FAILED
 
-    _MEANS: ClassVar[dict[int, _Refusal]] = {
-        error_code("INVALID_TXN_STATE"): _Refusal(
-            Severity.HIGH,
-            "",
-            "The transaction is not in the state that the request needs: a batch for a partition that was not added to it (brokers have "
-            "checked this since KIP-890), or a commit of a transaction that is already aborted.",
-            "upgrade the client; after a failed transaction, call abort_transaction before begin_transaction; do not share a transactional "
-            "producer between threads without synchronization",
-        ),
-        _UNKNOWN: _Refusal(
-            Severity.HIGH,
-            "",
-            "The coordinator fails to end the transaction, for a reason that it does not give: whether the records were committed is not known. "
-            "Likeliest first: it cannot write its log (__transaction_state); or a Kafka-compatible product answers so for a transaction that it has "
-            "aborted because of its timeout, where Apache Kafka answers INVALID_PRODUCER_EPOCH or PRODUCER_FENCED.",
-            "read the coordinator's log at that time; compare transaction.timeout.ms with the time between begin and commit (Flink: longer than "
-            "checkpoint interval and longest restart); if the transaction is lost, start without the state that wants to commit it",
-        ),
-        error_code("TRANSACTION_ABORTABLE"): _Refusal(
-            Severity.MEDIUM,
-            "",
-            "The transaction can no longer be committed, but it can be aborted and started again (KIP-890).",
-            "call abort_transaction and repeat the work; if this happens often, find out what fails before it",
-        ),
-        error_code("INVALID_TRANSACTION_TIMEOUT"): _Refusal(
-            Severity.HIGH,
-            "",
-            "transaction.timeout.ms of the producer is longer than transaction.max.timeout.ms of the brokers (15 min).",
-            "lower transaction.timeout.ms (Flink's Kafka sink asks for 1 h by default), or raise transaction.max.timeout.ms on the brokers",
-        ),
-    }
+    CODES = error_code_set("INVALID_TXN_STATE", "TRANSACTION_ABORTABLE", "INVALID_TRANSACTION_TIMEOUT") | {_UNKNOWN}
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
@@ -326,8 +308,8 @@ class TransactionState(ProduceDetector):
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         if exchange.state is not State.PAIRED:
             return
-        code = self.error_of(exchange, self._MEANS)
-        if code not in self._MEANS or (code == _UNKNOWN and exchange.api_key != END_TXN):
+        code = self.error_of(exchange, self.CODES)
+        if code not in self.CODES or (code == _UNKNOWN and exchange.api_key != END_TXN):
             return
         name = transactional_id(exchange)
         key = name or conn.identity, code
@@ -351,7 +333,8 @@ class TransactionState(ProduceDetector):
 
     def _judged(self, exchange: Exchange, code: int, known: ProducerTransaction | None) -> _Refusal:
         """What the capture shows of the transaction."""
-        general = self._MEANS[code]
+        severity = Severity.MEDIUM if code == _ABORTABLE else Severity.HIGH
+        general = _NOT_ENDED if code == _UNKNOWN else _Refusal(severity, "", *explain.error_meaning(exchange.api, code))
         if code == error_code("INVALID_TRANSACTION_TIMEOUT"):
             asked = exchange.request_view
             timeout = asked["transaction_timeout_ms"] if asked is not None and exchange.api_key == INIT_PRODUCER_ID else None

@@ -49,6 +49,10 @@ _LISTED = {"name": "orders", "partitions": [{"partition_index": 0, "current_lead
 _ASKED = {"topic": "orders", "partitions": [{"partition": 0, "current_leader_epoch": 3, "fetch_offset": 41, "partition_max_bytes": 100}]}
 LIST_OFFSETS = placed("ListOffsets", 4, {"replica_id": -1, "isolation_level": 0, "topics": [_LISTED]}, "topics partitions partition_index name")
 FETCH = placed("Fetch", 12, {"max_wait_ms": 1, "min_bytes": 1, "topics": [_ASKED]}, "responses partitions partition_index topic")
+PRODUCE = placed(
+    "Produce", 8, {"acks": -1, "timeout_ms": 1, "topic_data": [{"name": "orders", "partition_data": [{"index": 0}]}]},
+    "responses partition_responses index name",
+)  # fmt: skip
 METADATA: Sent = ("Metadata", 9, {"topics": [{"name": "orders"}]}, {"brokers": [], "topics": []})
 HEARTBEAT = {**MEMBER, "generation_id": 5}
 COMMIT = placed(
@@ -89,6 +93,8 @@ CASES = (
     Case("stop-topology", "STREAMS_TOPOLOGY_FENCED", ("StreamsGroupHeartbeat", 0, {**MEMBER, "member_epoch": 5}, top(of("STREAMS_TOPOLOGY_FENCED"))),
          None, "sent the same topology again 11 times"),
     Case("find-leader", "NOT_LEADER_OR_FOLLOWER", LIST_OFFSETS(of("NOT_LEADER_OR_FOLLOWER")), METADATA, "asked the same broker again 11 times"),
+    Case("find-partition", "UNKNOWN_TOPIC_OR_PARTITION", PRODUCE(of("UNKNOWN_TOPIC_OR_PARTITION")), METADATA,
+         "sent records for the same partition again 11 times"),
     Case("find-epoch", "FENCED_LEADER_EPOCH", LIST_OFFSETS(of("FENCED_LEADER_EPOCH")), METADATA, "sent the same leader epoch (3) again 11 times"),
     Case("begin-fetch-session", "INVALID_FETCH_SESSION_EPOCH",
          simple("Fetch", 12, {"session_id": 7, "session_epoch": 3, "topics": []}, "INVALID_FETCH_SESSION_EPOCH", responses=[]),

@@ -898,3 +898,30 @@ def test_batches_that_a_broker_refuses_and_the_leader_of_metadata(leader: int, s
         talk.wait(2)
     (found,) = talk.findings()
     assert seen in found.seen and found.seen.endswith("'leader epoch 7'")
+
+
+def test_metadata_that_was_asked_for_between_two_brokers_counts() -> None:
+    """A client that asks for the leader and is refused by that one, too, has asked."""
+    talk = Conversation("librdkafka 2.4.0", "produce-leader-retries")
+    first, second = talk.connect("10.0.0.1:9092"), talk.connect("10.0.0.2:9092")
+    talk.produce(first, batch_of(0), "NOT_LEADER_OR_FOLLOWER")
+    metadata(talk, first, 2)
+    talk.produce(second, batch_of(0), "NOT_LEADER_OR_FOLLOWER")
+    metadata(talk, second, 1)
+    talk.produce(first, batch_of(0))
+    (found,) = talk.findings()
+    assert found.severity is Severity.INFO and "Metadata was asked for 2 times meanwhile" in found.seen
+
+
+def test_batches_that_were_on_their_way_are_not_sent_without_asking() -> None:
+    talk = Conversation("librdkafka 2.4.0", "produce-leader-retries")
+    connection = talk.connect()
+    sent = {"transactional_id": None, "acks": -1, "timeout_ms": 30000}
+    parts = [{"name": "orders", "partition_data": [{"index": 0, "records": batch_of(0)}]}]
+    refused = {"responses": [{"name": "orders", "partition_responses": [{"index": 0, "error_code": 6}]}]}
+    for _ in range(8):
+        talk.ask(connection, "Produce", 8, {**sent, "topic_data": parts}, refused, took=5.0)
+        talk.wait(0.1)
+    metadata(talk, connection, 2)
+    (found,) = talk.findings()
+    assert "in a row without asking" not in found.seen

@@ -7,13 +7,16 @@ imported on first use.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib import resources
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from ...errors import BarnabasError, install
+from ....errors import BarnabasError, install
 
 TIMESTAMP = "timestamp[us, tz=UTC]"
 ARROW = {"json": "string", "bytes": "binary", "timestamp": TIMESTAMP}
@@ -64,36 +67,31 @@ class Table:
         return [column for column in self.columns if not column.extra]
 
 
-NUMBER = (
-    Column("capture_id", "string", "the recording: 32 hexadecimal digits; of another tool's capture, its file name"),
-    Column("segment", "string", "file name of the segment, without `.part`"),
-    Column("number", "int64", "place in the segment's index, from 0; (`capture_id`, `segment`, `number`) names an exchange"),
-)
-CLUSTER = Column("cluster_id", "string", "of the cluster, by Metadata or DescribeCluster responses; null if unknown", null=True)
-BROKER_ID = Column("broker_id", "int32", "node id of the broker, by such a response that lists its address; null if unknown", null=True)
-ENDS = (
-    Column("connection", "int64", "number of the connection in its recording"),
-    Column("client", "string", "`host:port` of the client; empty when not known"),
-    Column("broker", "string", "`host:port` of the broker; empty when not known"),
-    BROKER_ID,
-    CLUSTER,
-)
-RECORDING = Column("capture_id", "string", "the recording; of a folder that holds several, or of a foreign one, its name")
-SOFTWARE = (
-    Column("software_name", "string", "as the client names itself (ApiVersions v3); null if it does not", null=True),
-    Column("software_version", "string", "likewise", null=True),
-)
-TIME = Column("time", "timestamp", "`time_ns` to the microsecond", extra=True)
-KEY = (
-    *NUMBER,
-    Column("time_ns", "int64", "when the request's first byte was seen, nanoseconds since the epoch, UTC"),
-    TIME,
-    *ENDS,
-    Column("api", "string", "the API's name"),
-    Column("api_version", "int16", "the version of the request"),
-    Column("correlation_id", "int32", "as the client chose it"),
-    Column("client_id", "string", "null when the request has none", null=True),
-)
+def _columns(line: str, known: Mapping[str, Table]) -> Iterable[Column]:
+    """The columns that a line of columns.txt stands for."""
+    name, _, rest = line.strip().partition(" ")
+    if name.startswith("@"):
+        source = known[name[1:]]
+        return map(source.column, rest.split(", ")) if rest else source.columns
+    kind, _, meaning = rest.partition(": ")
+    null, extra, payload = (mark in kind for mark in "?+*")
+    return [Column(name, kind.rstrip("?+*"), meaning, null, extra, payload)]
+
+
+def _tables() -> dict[str, Table]:
+    text = resources.files(__package__).joinpath("columns.txt").read_text("utf-8")
+    text = re.sub(r"\n    +", " ", re.sub(r"(?m)^#.*\n", "", text))
+    found: dict[str, Table] = {}
+    for block in text.strip().split("\n\n"):
+        head, *lines = block.splitlines()
+        name, _, row = head.partition(": ")
+        found[name.lstrip("@")] = Table(name, row, tuple(chain.from_iterable(_columns(line, found) for line in lines)))
+    return found
+
+
+TABLES = _tables()
+"""The tables of columns.txt by their names, and its sets of columns."""
+KEY = TABLES["key"].columns
 """The exchange that a row of a body is from."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -125,7 +123,7 @@ def numpy() -> Any:
 
 
 def time_of(time_ns: int) -> datetime:
-    """The value of `TIME`."""
+    """The value of the column `time`."""
     return _EPOCH + timedelta(microseconds=time_ns // 1000)
 
 
