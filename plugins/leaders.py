@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..bounded import BoundedDict
 from ..decoder import Topics, decode_response
 from ..decoder.codec.message import Message
 from ..decoder.filter.entities import TopicPartition
@@ -36,7 +37,7 @@ class Leaders:
     def __init__(self) -> None:
         self._unread: deque[Message] = deque()
         self._size = 0
-        self._known: dict[tuple[str, int], Leader] = {}
+        self._known: dict[tuple[str, int], Leader] = BoundedDict(MOST_PARTITIONS)
 
     def learn(self, metadata: Message) -> None:
         """Take a Metadata response."""
@@ -62,8 +63,6 @@ class Leaders:
                 self._known.pop(at, None)
                 if found.node >= 0 and found.epoch >= 0:
                     self._known[at] = found
-        while len(self._known) > MOST_PARTITIONS:
-            del self._known[next(iter(self._known))]
 
 
 def with_leaders(

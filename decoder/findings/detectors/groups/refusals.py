@@ -178,12 +178,10 @@ class FencedInstance(GroupDetector):
         if call.instance_id:
             holders = self._holders.get((call.group, call.instance_id))
             if holders is None:
-                holders = self._holders[call.group, call.instance_id] = {}
+                holders = self._holders[call.group, call.instance_id] = BoundedDict(self.HOLDERS)
             who = call.conn.identity, call.member_id
             if who not in holders:
                 holders[who] = call.conn
-                if len(holders) > self.HOLDERS:
-                    del holders[next(iter(holders))]
 
     def answered(self, call: Call) -> None:
         group, instance = call.group, call.instance_id or ""
