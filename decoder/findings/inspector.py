@@ -35,14 +35,18 @@ _MOST_ROUTES = 1024
 """Most pairs of API and version; a client may make up 2^32."""
 
 
-class _Route(NamedTuple):
-    """The listeners for one API and version: for requests, for finished exchanges that failed, for the first success of its
-    kind on a connection, and for those that follow."""
+_Callback = Callable[[ClientConnection, Exchange], None]
+"""`request` or `done` of a listener."""
 
-    requests: tuple[Listener, ...]
-    failed: tuple[Listener, ...]
-    new: tuple[Listener, ...]
-    usual: tuple[Listener, ...]
+
+class _Route(NamedTuple):
+    """The callbacks of listeners for one API and version: for requests, for finished exchanges that failed, for the
+    first success of its kind on a connection, and for those that follow."""
+
+    requests: tuple[_Callback, ...]
+    failed: tuple[_Callback, ...]
+    new: tuple[_Callback, ...]
+    usual: tuple[_Callback, ...]
 
 
 _Kinds = tuple[type[Listener], ...]
@@ -99,8 +103,11 @@ class Inspector:
         if route is None:
             if len(self._routes) >= _MOST_ROUTES:
                 self._routes.clear()
-            places = _routed(self._kinds, key, version)
-            route = self._routes[key, version] = _Route(*(tuple(self._listeners[at] for at in each) for each in places))
+            requests, *done = _routed(self._kinds, key, version)
+            route = self._routes[key, version] = _Route(
+                tuple(self._listeners[at].request for at in requests),
+                *(tuple(self._listeners[at].done for at in each) for each in done),
+            )
         return route
 
     def feed(self, event: ConnectionEvent) -> None:
@@ -138,11 +145,11 @@ class Inspector:
         """A request is complete."""
         conn = self.traffic.request(exchange)
         self.traffic.mark_injected(conn, exchange)
-        for detector in self._route(exchange).requests:
+        for request in self._route(exchange).requests:
             try:
-                detector.request(conn, exchange)
+                request(conn, exchange)
             except Exception as error:  # see `_notify`
-                self._fault(detector, error, exchange)
+                self._fault(request.__self__, error, exchange)  # type: ignore[attr-defined]
 
     def done(self, exchange: Exchange) -> None:
         """An exchange has finished."""
@@ -154,16 +161,16 @@ class Inspector:
         conn = self.traffic.done(exchange)
         conn.failing = conn.failing or flawed
         self.traffic.mark_injected(conn, exchange)
-        for detector in self._concerned(conn, exchange):
+        for done in self._concerned(conn, exchange):
             try:
-                detector.done(conn, exchange)
+                done(conn, exchange)
             except Exception as error:  # see `_notify`
-                self._fault(detector, error, exchange)
+                self._fault(done.__self__, error, exchange)  # type: ignore[attr-defined]
         if (exchange.response_size or 0) + (exchange.request_size or 0) > _LARGE:
             exchange.forget_decoded()  # detectors and findings keep exchanges
 
-    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
-        """The listeners that get a finished exchange."""
+    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[_Callback, ...]:
+        """The `done` of the listeners that get a finished exchange."""
         route = self._route(exchange)
         try:
             failing = exchange.api_key in _BEGINNINGS or not exchange.succeeded

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....schema import facts
 from ...engine.counters import BoundedDict
 from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, some
 from ...engine.traffic import Traffic
 from ...models.group import Group
-from ...models.group_calls import Call
+from ...models.group_calls import JOINING_APIS, LEAVE_GROUP, Call
 from ...models.groups import GroupDetector
 
 _SETTLED_NS = 5 * SECOND
+_ASSIGNING = JOINING_APIS | {LEAVE_GROUP, facts.api_key("SyncGroup")}
+"""APIs whose answers change what members have."""
 
 
 class _SettledAssignments:
@@ -71,6 +74,7 @@ def _name(group: Group, member_id: str) -> str:
 
 class AssignmentSkew(GroupDetector):
     id = "assignment-skew"
+    usual_apis = _ASSIGNING
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
 
@@ -120,6 +124,7 @@ class AssignmentSkew(GroupDetector):
 
 class IdleMembers(GroupDetector):
     id = "idle-members"
+    usual_apis = _ASSIGNING
     severity = Severity.INFO
     title = "a group has more members than partitions"
 

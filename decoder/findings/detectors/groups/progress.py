@@ -16,7 +16,15 @@ from ...engine.formatting import SECOND, duration, some, times, topic_name
 from ...engine.layout import partition_places, rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group, Member, Step
-from ...models.group_calls import FENCED_MEMBER_EPOCH, GROUP_APIS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, Call
+from ...models.group_calls import (
+    FENCED_MEMBER_EPOCH,
+    GROUP_APIS,
+    JOINING_APIS,
+    LEAVE_GROUP,
+    MEMBER_ID_REQUIRED,
+    UNKNOWN_MEMBER_ID,
+    Call,
+)
 from ...models.groups import GroupDetector, Groups
 from .coordinators import coordinators
 
@@ -165,6 +173,7 @@ class NotJoinedAgain(GroupDetector):
     severity = Severity.HIGH
     title = "a client is told to join its group again, or loses its connection to the coordinator, and stays without joining"
     apis = GROUP_APIS | {_FIND_COORDINATOR}
+    request_apis = JOINING_APIS | {LEAVE_GROUP}
     why = (
         "a client whose membership ended must send JoinGroup again (with the id that MEMBER_ID_REQUIRED gave it, KIP-394); until then it has no "
         "partitions, and its application gets no records and no error. This one is still connected and does not: it is stuck, and it is the "

@@ -23,6 +23,7 @@ from ...models.group_calls import (
     FENCED_INSTANCE_ID,
     GONE_CODES,
     GROUP_APIS,
+    JOINING_APIS,
     UNRELEASED_INSTANCE_ID,
     Call,
 )
@@ -165,6 +166,7 @@ def _reason(call: Call) -> str:
 
 class FencedInstance(GroupDetector):
     id = "fenced-instance"
+    usual_apis = JOINING_APIS
     severity = Severity.HIGH
     title = "a static member is fenced: two processes have the same group.instance.id"
 
