@@ -108,8 +108,10 @@ class NextSteps(Model):
                     duty.took(exchange.api)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or not exchange.error:
+            return
         request = exchange.request_view
-        if exchange.state is not State.PAIRED or not exchange.error or (request is not None and from_follower(request)):
+        if request is not None and from_follower(request):
             return
         duties: dict[int, Duty] = {}
         fields: _Fields | None = None
