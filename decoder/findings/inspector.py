@@ -36,7 +36,7 @@ _MOST_ROUTES = 1024
 """Most pairs of API and version; a client may make up 2^32."""
 
 
-_Callback = Callable[[ClientConnection, Exchange], None]
+Callback = Callable[[ClientConnection, Exchange], None]
 """`request` or `done` of a listener."""
 
 
@@ -44,10 +44,10 @@ class _Route(NamedTuple):
     """The callbacks of listeners for one API and version: for requests, for finished exchanges that failed, for the
     first success of its kind on a connection, and for those that follow."""
 
-    requests: tuple[_Callback, ...]
-    failed: tuple[_Callback, ...]
-    new: tuple[_Callback, ...]
-    usual: tuple[_Callback, ...]
+    requests: tuple[Callback, ...]
+    failed: tuple[Callback, ...]
+    new: tuple[Callback, ...]
+    usual: tuple[Callback, ...]
 
 
 _Kinds = tuple[type[Listener], ...]
@@ -177,7 +177,7 @@ class Inspector:
         if (exchange.response_size or 0) + (exchange.request_size or 0) > _LARGE:
             exchange.forget_decoded()  # detectors and findings keep exchanges
 
-    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[_Callback, ...]:
+    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Callback, ...]:
         """The `done` of the listeners that get a finished exchange."""
         route = self._route(exchange)
         try:
