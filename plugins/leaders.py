@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..bounded import BoundedDict
 from ..decoder import Topics, decode_response, read_response
 from ..decoder.codec.message import Message
 from ..decoder.filter.entities import TopicPartition
@@ -38,7 +39,7 @@ class Leaders:
         self._unread: deque[tuple[bytes, int]] = deque()
         """Frames and versions: once decoded, a message takes six times as much."""
         self._size = 0
-        self._known: dict[tuple[str, int], Leader] = {}
+        self._known: dict[tuple[str, int], Leader] = BoundedDict(MOST_PARTITIONS)
 
     def learn(self, metadata: Message) -> None:
         """Take a Metadata response."""
@@ -65,8 +66,6 @@ class Leaders:
                 self._known.pop(at, None)
                 if found.node >= 0 and found.epoch >= 0:
                     self._known[at] = found
-        while len(self._known) > MOST_PARTITIONS:
-            del self._known[next(iter(self._known))]
 
 
 def with_leaders(

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ...bounded import BoundedDict
 from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.connection.exchange import BrokerLeg
@@ -113,7 +114,7 @@ class EventReader:
         self._end = 0, 0  # how far `half_closed` has seen the file grow, and when
         self._streams: dict[int, Stream] = {}
         self._topics = Topics()
-        self._early: dict[tuple[int, int], list[BrokerLegFrame]] = {}
+        self._early: dict[tuple[int, int], list[BrokerLegFrame]] = BoundedDict(_EARLY)
         self._unread: list[str] = []
         if carried is not None:
             self._last, self._now_ns, self._streams, self._topics, self._early = carried
@@ -255,7 +256,8 @@ class EventReader:
             self._leg(event)
             return
         elif isinstance(event, Closed) and self._early:
-            self._early = {key: legs for key, legs in self._early.items() if key[0] != event.connection}
+            for key in [key for key in self._early if key[0] == event.connection]:
+                del self._early[key]
         yield event
 
     def _leg(self, leg: BrokerLegFrame) -> None:
@@ -266,8 +268,6 @@ class EventReader:
                 self._attach(exchange, leg)
                 return
         self._early.setdefault((leg.frame.connection, leg.frame.correlation_id), []).append(leg)
-        if len(self._early) > _EARLY:
-            del self._early[next(iter(self._early))]
 
     def _attach_early(self, exchange: Exchange) -> None:
         for leg in self._early.pop((exchange.connection, exchange.correlation_id), ()):

@@ -5,9 +5,10 @@ A detector that raises loses only the event it was handling, and that is reporte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from ...diagnostics import contained
 from ..connection.connection import ExchangeDone, Opaque, RequestSeen
@@ -35,44 +36,53 @@ _MOST_ROUTES = 1024
 """Most pairs of API and version; a client may make up 2^32."""
 
 
-class _Route(NamedTuple):
-    """The listeners for one API and version: for requests, for finished exchanges that failed, for the first success of its
-    kind on a connection, and for those that follow."""
+Callback = Callable[[ClientConnection, Exchange], None]
+"""`request` or `done` of a listener."""
 
-    requests: tuple[Listener, ...]
-    failed: tuple[Listener, ...]
-    new: tuple[Listener, ...]
-    usual: tuple[Listener, ...]
+
+class _Route(NamedTuple):
+    """The callbacks of listeners for one API and version: for requests, for finished exchanges that failed, for the
+    first success of its kind on a connection, and for those that follow."""
+
+    requests: tuple[Callback, ...]
+    failed: tuple[Callback, ...]
+    new: tuple[Callback, ...]
+    usual: tuple[Callback, ...]
 
 
 _Kinds = tuple[type[Listener], ...]
 _CALLBACKS = "opened", "stray", "closed", "finish"
-_Places = tuple[int, ...]
-"""Positions in a list of listeners."""
+_Choice = Callable[[list[Any]], tuple[Any, ...]]
+"""Takes what belongs to some listeners from a list that has it for all."""
+
+
+def _choice(*places: int) -> _Choice:
+    return itemgetter(*places) if len(places) > 1 else lambda listed: tuple([listed[at] for at in places])
 
 
 @lru_cache(_MOST_ROUTES)
-def _routed(kinds: _Kinds, key: int, version: int) -> tuple[_Places, _Places, _Places, _Places]:
-    """The positions of the listeners for one API and version, as in `_Route`. Classes decide, so that each inspector of a
-    process need not ask all listeners again: recordings are often short."""
+def _routed(kinds: _Kinds, key: int, version: int) -> tuple[_Choice, _Choice, _Choice, _Choice]:
+    """The listeners for one API and version, as in `_Route`. Classes decide, so that each inspector of a process need
+    not ask all listeners again: recordings are often short."""
     concerned = [
         (at, kind)
         for at, kind in enumerate(kinds)
         if (kind.apis is None or key in kind.apis) and kind.concerns(key, version)
     ]
     done = [(at, kind.wanted_of(key, version)) for at, kind in concerned if kind.handles("done")]
+    asked = [(at, kind) for at, kind in concerned if kind.handles("request")]
     return (
-        tuple(at for at, kind in concerned if kind.handles("request") and (kind.request_apis is None or key in kind.request_apis)),
-        tuple(at for at, _ in done),
-        tuple(at for at, wanted in done if wanted is not Wanted.FAILED),
-        tuple(at for at, wanted in done if wanted is Wanted.ALL),
+        _choice(*(at for at, kind in asked if kind.request_apis is None or key in kind.request_apis)),
+        _choice(*(at for at, _ in done)),
+        _choice(*(at for at, wanted in done if wanted is not Wanted.FAILED)),
+        _choice(*(at for at, wanted in done if wanted is Wanted.ALL)),
     )
 
 
 @lru_cache(64)
-def _handling(kinds: _Kinds) -> tuple[_Places, ...]:
-    """The positions of the listeners that have each of the `_CALLBACKS`."""
-    return tuple(tuple(at for at, kind in enumerate(kinds) if kind.handles(name)) for name in _CALLBACKS)
+def _handling(kinds: _Kinds) -> tuple[_Choice, ...]:
+    """The listeners that have each of the `_CALLBACKS`."""
+    return tuple(_choice(*(at for at, kind in enumerate(kinds) if kind.handles(name))) for name in _CALLBACKS)
 
 
 class Inspector:
@@ -89,8 +99,12 @@ class Inspector:
         self._faults: dict[str, Finding] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
         self._kinds = tuple(type(each) for each in self._listeners)
-        handling = ([self._listeners[at] for at in places] for places in _handling(self._kinds))
-        self._on_opened, self._on_stray, self._on_closed, finishing = handling
+        self._requests = [each.request for each in self._listeners]
+        self._done = [each.done for each in self._listeners]
+        opened, stray, closed, finishing = [choose(self._listeners) for choose in _handling(self._kinds)]
+        self._on_opened = [each.opened for each in opened]
+        self._on_stray = [each.stray for each in stray]
+        self._on_closed = [each.closed for each in closed]
         self._finishing = [each for each in finishing if isinstance(each, Detector)]
 
     def _route(self, exchange: Exchange) -> _Route:
@@ -99,8 +113,9 @@ class Inspector:
         if route is None:
             if len(self._routes) >= _MOST_ROUTES:
                 self._routes.clear()
-            places = _routed(self._kinds, key, version)
-            route = self._routes[key, version] = _Route(*(tuple(self._listeners[at] for at in each) for each in places))
+            requests, *done = _routed(self._kinds, key, version)
+            route = _Route(requests(self._requests), *(choose(self._done) for choose in done))
+            self._routes[key, version] = route
         return route
 
     def feed(self, event: ConnectionEvent) -> None:
@@ -114,14 +129,14 @@ class Inspector:
                 event.connection, event.client, event.broker, event.time_ns, event.established
             )
             opened.complete, opened.tls = event.complete, event.tls
-            self._notify(self._on_opened, lambda d: d.opened(opened))
+            self._notify(self._on_opened, opened)
         elif isinstance(event, Closed):
             ended = self.traffic.connections.get(event.connection)
             if ended is not None and not (event.half and _idle(ended, event.time_ns)):
                 self.traffic.closed(ended, event.time_ns, event.how, event.by)
                 by = event.by
                 self.traffic.causes = ended.rules if not by else () if by in ("client", "broker") else (by,)
-                self._notify(self._on_closed, lambda d: d.closed(ended))
+                self._notify(self._on_closed, ended)
                 self.traffic.causes = ()
         elif isinstance(event, NonKafkaData):
             self.stray(event.connection, event.opaque)
@@ -138,11 +153,11 @@ class Inspector:
         """A request is complete."""
         conn = self.traffic.request(exchange)
         self.traffic.mark_injected(conn, exchange)
-        for detector in self._route(exchange).requests:
+        for request in self._route(exchange).requests:
             try:
-                detector.request(conn, exchange)
+                request(conn, exchange)
             except Exception as error:  # see `_notify`
-                self._fault(detector, error, exchange)
+                self._fault(request.__self__, error, exchange)  # type: ignore[attr-defined]
 
     def done(self, exchange: Exchange) -> None:
         """An exchange has finished."""
@@ -154,16 +169,16 @@ class Inspector:
         conn = self.traffic.done(exchange)
         conn.failing = conn.failing or flawed
         self.traffic.mark_injected(conn, exchange)
-        for detector in self._concerned(conn, exchange):
+        for done in self._concerned(conn, exchange):
             try:
-                detector.done(conn, exchange)
+                done(conn, exchange)
             except Exception as error:  # see `_notify`
-                self._fault(detector, error, exchange)
+                self._fault(done.__self__, error, exchange)  # type: ignore[attr-defined]
         if (exchange.response_size or 0) + (exchange.request_size or 0) > _LARGE:
             exchange.forget_decoded()  # detectors and findings keep exchanges
 
-    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
-        """The listeners that get a finished exchange."""
+    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Callback, ...]:
+        """The `done` of the listeners that get a finished exchange."""
         route = self._route(exchange)
         try:
             failing = exchange.api_key in _BEGINNINGS or not exchange.succeeded
@@ -190,7 +205,7 @@ class Inspector:
         conn = self.traffic.connections.get(connection)
         if conn is not None:
             conn.failing = True
-            self._notify(self._on_stray, lambda d: d.stray(conn, opaque))
+            self._notify(self._on_stray, conn, opaque)
 
     def look(self, exchange: Exchange) -> None:
         """A whole exchange at once, where requests and responses do not arrive one by one."""
@@ -199,12 +214,12 @@ class Inspector:
         if exchange.state is not State.PENDING:
             self.done(exchange)
 
-    def _notify(self, wanted: list[Listener], callback: Callable[[Listener], None]) -> None:
-        for detector in wanted:
+    def _notify(self, callbacks: Sequence[Callable[..., None]], *event: object) -> None:
+        for callback in callbacks:
             try:
-                callback(detector)
+                callback(*event)
             except Exception as error:  # a fault of a detector must not end the inspection
-                self._fault(detector, error)
+                self._fault(callback.__self__, error)  # type: ignore[attr-defined]
 
     def _fault(self, detector: Listener, error: Exception, exchange: Exchange | None = None) -> None:
         """A listener raised: it loses this event and gets the following ones."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ...bounded import BoundedDict
 from ..ring.wakeup import hush, new_bell, sound
 
 SocketAddress = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
@@ -54,7 +55,7 @@ class Resolver:
         self._questions: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._cache: dict[tuple[str, int], tuple[float, list[SocketAddress]]] = {}
+        self._cache: dict[tuple[str, int], tuple[float, list[SocketAddress]]] = BoundedDict(MOST_KEPT)
         self._threads = 0
         self._asked: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
         """What is being looked up, and who wants to know."""
@@ -89,8 +90,6 @@ class Resolver:
         while not self._answers.empty():
             host, port, answer = self._answers.get()
             if not isinstance(answer, OSError):
-                if len(self._cache) >= MOST_KEPT:
-                    del self._cache[next(iter(self._cache))]
                 self._cache[host, port] = (time.monotonic(), answer)
             for then in self._asked.pop((host, port), ()):
                 then(answer)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from ...bounded import BoundedDict
 from ..events import Address, BrokerFound, Event, NamesUnused
 from ..supervisor.worker_shared_state import SharedState
 from .address_map import AddressMap
@@ -50,7 +51,7 @@ class NamedBrokers(AddressMap):
         self._listed = False
         """Whether a response has listed the brokers."""
         # By client host: how often and since when it came by no broker's name; None: it has come by one, or was reported.
-        self._strays: dict[str, tuple[int, float] | None] = {}
+        self._strays: dict[str, tuple[int, float] | None] = BoundedDict(MOST_CLIENTS)
 
     def broker_for(self, name: str, client: str = "") -> Address:
         """The broker that a client asked for; `client` is its host."""
@@ -79,8 +80,6 @@ class NamedBrokers(AddressMap):
             self._strays[client] = None if reported else (count, since)
             if reported:
                 self._emit_event(NamesUnused(client, count, next(iter(self._brokers))))
-        if len(self._strays) > MOST_CLIENTS:
-            del self._strays[next(iter(self._strays))]
 
     def unknown_names(self, brokers: Iterable[Address]) -> list[Address]:
         return []

@@ -19,6 +19,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...bounded import BoundedDict
 from ...decoder.codec import secrets
 from ...decoder.schema import facts
 from ...decoder.wire.frame import Direction
@@ -27,7 +28,7 @@ from ..addressing.sni_address_map import NamedBrokers
 from ..events import BrokerNameUnknown, LoggedIn, LoginFailed, NotVerified, RelayFault, TlsFailed, UpstreamFailed
 from ..ring.clock import now_ns
 from ..ring.ring import Kind
-from .sasl import Conversation, LoginRefused, Work, conversation
+from .sasl import MOST_SALTED, Conversation, LoginRefused, Work, conversation
 from .security import SecurityConfig, ServerContexts, client_context
 from .tls import TlsFault, TlsSocket
 
@@ -54,7 +55,7 @@ class Security:
         self.sasl = config.sasl
         self._server = ServerContexts(tls) if tls is not None and tls.clients else None
         self._client = client_context(tls) if tls is not None and tls.brokers else None
-        self._salted: dict[tuple[str, bytes, int], bytes] = {}
+        self._salted: dict[tuple[str, bytes, int], bytes] = BoundedDict(MOST_SALTED)
         self._reported: set[tuple[str, int]] = set()
         self._reminded = 0.0
         self.paused: set[ConnectionInterface] = set()

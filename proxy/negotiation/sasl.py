@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import decoder
+from ...bounded import BoundedDict
 from ...decoder.codec.secrets import without_quotes
 from ...decoder.connection import api_versions
 from ...decoder.schema import facts
@@ -61,6 +62,8 @@ class Work:
 
 
 Conversation = Generator["bytes | Work", bytes, int]
+MOST_SALTED = 16
+"""Salted passwords kept."""
 
 
 def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes] | None = None) -> Conversation:
@@ -80,7 +83,7 @@ def conversation(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]
                 f"the broker does not support {config.mechanism} ({facts.error_name(response['error_code'])}): "
                 f"it offers {offered}; choose one of them with --sasl-mechanism"
             )
-        tokens = _tokens(config, {} if salted is None else salted)
+        tokens = _tokens(config, BoundedDict(MOST_SALTED) if salted is None else salted)
         lifetime = 0
         token = next(tokens)
         while True:
@@ -187,8 +190,6 @@ def _scram(config: SaslConfig, salted: dict[tuple[str, bytes, int], bytes]) -> T
     if password is None:
         password = yield Work(lambda: hashlib.pbkdf2_hmac(name, config.secret.encode(), salt, iterations))
         salted[key] = password
-        while len(salted) > 16:
-            del salted[next(iter(salted))]
     client_key = hmac.digest(password, b"Client Key", name)
     final = f"c=biws,r={server_nonce}"
     message = f"{bare},{first},{final}".encode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from ...bounded import BoundedDict
 from ...decoder import Connection, Direction, Exchange, ExchangeDone, Opaque, RequestSeen, Topics
 from ...decoder.connection.connection import Event
 from ...decoder.connection.events import HALF_CLOSED_NS, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
@@ -136,10 +137,8 @@ class TrafficDecoder:
         if exchange is not None:
             exchange.marks.notes.append(text)
             return
-        early = self._early.setdefault(conn, {})
+        early = self._early.setdefault(conn, BoundedDict(EARLY_NOTES))
         early.setdefault(correlation_id & 0xFFFFFFFF, []).append(text)
-        if len(early) > EARLY_NOTES:
-            del early[next(iter(early))]
 
     def in_flight(self) -> list[Exchange]:
         """The requests that wait for their responses, on all connections."""

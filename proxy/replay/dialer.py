@@ -11,9 +11,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from ...bounded import BoundedDict
 from ...diagnostics import contained
 from ...errors import BarnabasError
-from ..negotiation.sasl import LoginRefused, SaslConfig, Work, conversation
+from ..negotiation.sasl import MOST_SALTED, LoginRefused, SaslConfig, Work, conversation
 from ..negotiation.security import TlsConfig, client_context
 
 Address = tuple[str, int]
@@ -34,7 +35,7 @@ class Dialer:
 
     def __init__(self, tls: TlsConfig | None = None, sasl: SaslConfig | None = None) -> None:
         self._tls, self._sasl = tls, sasl
-        self._salted: dict[tuple[str, bytes, int], bytes] = {}
+        self._salted: dict[tuple[str, bytes, int], bytes] = BoundedDict(MOST_SALTED)
         self._context: ssl.SSLContext | None = None
         if tls is not None and tls.brokers:
             self._context = client_context(tls)

@@ -105,6 +105,7 @@ def test_no_leader_is_named_that_is_not_known_or_for_other_errors() -> None:
 
 
 def test_the_newest_metadata_counts_and_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaders, "MOST_PARTITIONS", 2)
     engine, metadata = learned(), asked("Metadata", 12, {"topics": None})
     known = engine.cluster_view.leaders
     newer = METADATA["topics"][0] | {"partitions": [{"partition_index": 0, "leader_id": 1, "leader_epoch": 6}]}
@@ -113,7 +114,6 @@ def test_the_newest_metadata_counts_and_little_is_kept(monkeypatch: pytest.Monke
     found = error(engine, produce(13, 0), "NOT_LEADER_OR_FOLLOWER").to_dict()
     assert found["responses"][0]["partition_responses"][0]["current_leader"] == {"leader_id": 1, "leader_epoch": 6}
     monkeypatch.setattr(leaders, "MOST_BYTES", 3 * len(metadata.response))
-    monkeypatch.setattr(leaders, "MOST_PARTITIONS", 2)
     for number in range(10):
         topic = METADATA["topics"][0] | {"name": f"order{number}", "topic_id": uuid.UUID(int=number + 10)}
         metadata = asked("Metadata", 12, {"topics": None})

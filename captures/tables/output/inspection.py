@@ -30,6 +30,7 @@ _PLAIN = {
     ("builtins", "complex"): complex, ("builtins", "tuple"): tuple,
 }  # fmt: skip
 _DECODER = f"{_PACKAGE}.decoder."
+_BOUNDED = f"{_PACKAGE}.bounded"
 _OF_CAPTURES = {
     f"{_PACKAGE}.captures.{name}"
     for name in (
@@ -94,7 +95,7 @@ class _Unpickler(pickle.Unpickler):
             return _attribute
         if (module, name) in _PLAIN:
             return _PLAIN[module, name]
-        ours = module.startswith(_DECODER) or f"{module}.{name}" in _OF_CAPTURES
+        ours = module.startswith(_DECODER) or module == _BOUNDED or f"{module}.{name}" in _OF_CAPTURES
         if ours or (module == "collections" and name in _COLLECTIONS):
             __import__(module)
             found = sys.modules[module]

@@ -1,61 +1,14 @@
-"""Counting in bounded memory: events per second, a histogram of durations, dicts that drop the oldest entries."""
+"""Counting in bounded memory: events per second, a histogram of durations. For bounded dicts see `bounded`."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
 
+from ....bounded import BoundedDict as BoundedDict
+from ....bounded import LruDict as LruDict
 from .formatting import SECOND
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class BoundedDict(OrderedDict[K, V], Generic[K, V]):
-    """A dict of at most `limit` entries: drops the one inserted first.
-
-    An `OrderedDict`: the first key of a dict that has dropped others is behind all their places, which makes an insert at the bound 12 to 50
-    times as dear.
-    """
-
-    __slots__ = ("_limit",)
-
-    def __init__(self, limit: int = 4096) -> None:
-        self._limit = limit
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        if len(self) > self._limit:
-            self.popitem(last=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The limit first: entries are put in by `__setitem__` when this is unpickled (the TUI reads in a process of its own).
-        return type(self), (self._limit,), None, None, iter(self.items())
-
-    def of(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made if it is missing."""
-        found = self.get(key)
-        if found is None:
-            found = self[key] = make()
-        return found
-
-
-class LruDict(BoundedDict[K, V]):
-    """A dict of at most `limit` entries: drops the one least recently used by `of`."""
-
-    __slots__ = ()
-
-    def of(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made if it is missing."""
-        found = self.get(key)
-        if found is None:
-            found = self[key] = make()
-        else:
-            self.move_to_end(key)
-        return found
 
 
 @dataclass(slots=True)

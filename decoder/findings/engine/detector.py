@@ -34,13 +34,14 @@ class Listener:
     """Gets events from an `Inspector`. Subclasses override the callbacks they need, and may set `apis` and `wanted`.
 
     `id`: its name. `apis`: the api keys whose exchanges `request` and `done` get; None for all (orphans and unknown APIs
-    too). `request_apis`: if set, `request` gets only these of them. `wanted`: which of them `done` gets. Times are
-    nanoseconds since the epoch.
+    too). `request_apis`: if set, `request` gets only these of them. `wanted`: which of them `done` gets; if
+    `usual_apis` is set, of other APIs only what `Wanted.FAILED` says. Times are nanoseconds since the epoch.
     """
 
     id: ClassVar[str]
     apis: ClassVar[frozenset[int] | None] = None
     request_apis: ClassVar[frozenset[int] | None] = None
+    usual_apis: ClassVar[frozenset[int] | None] = None
     wanted: ClassVar[Wanted] = Wanted.ALL
     dispatches: ClassVar[Mapping[str, str]] = {}
     """By callback: the one that the class calls for it, with what a model makes of the event."""
@@ -60,7 +61,7 @@ class Listener:
     @classmethod
     def wanted_of(cls, api_key: int, version: int) -> Wanted:
         """`wanted`, where it depends on the version. Asked as `concerns` is."""
-        return cls.wanted
+        return cls.wanted if cls.usual_apis is None or api_key in cls.usual_apis else Wanted.FAILED
 
     def opened(self, conn: ClientConnection) -> None:
         """A connection was opened, or failed to open (`conn.established`)."""

@@ -96,7 +96,9 @@ def _flat(root: StructPlan, places: str) -> Callable[[Any], list[Key]] | None:
 
 def _alone(items: Any, key: int) -> list[Any]:
     """The key of the only item; what equals nothing if there are more, or it has no such key."""
-    return [(items[0][key],)] if items and len(items) == 1 and _named(items[0][key]) else [object()]
+    if not items:
+        return []
+    return [(items[0][key],)] if len(items) == 1 and _named(items[0][key]) else [object()]
 
 
 def items_in(root: StructPlan, places: str, values: Any) -> list[_Item]:

@@ -37,6 +37,7 @@ COMMIT_APIS = frozenset(facts.api_key(name) for name in COMMITS)
 GROUP_APIS = COMMIT_APIS | {facts.api_key(name) for name in PROTOCOLS}
 JOINING_APIS = GROUP_APIS - COMMIT_APIS - {facts.api_key(name) for name in ("SyncGroup", "Heartbeat", "LeaveGroup")}
 """APIs that members join with; in the newer protocols they leave with them, too."""
+JOIN_GROUP, LEAVE_GROUP = facts.api_key("JoinGroup"), facts.api_key("LeaveGroup")
 
 UNKNOWN_MEMBER_ID = facts.error_code("UNKNOWN_MEMBER_ID")
 ILLEGAL_GENERATION = facts.error_code("ILLEGAL_GENERATION")

@@ -119,8 +119,10 @@ class NextSteps(Model):
                     pending.took(exchange.api)
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
+        if exchange.state is not State.PAIRED or not exchange.error:
+            return
         request = exchange.request_view
-        if exchange.state is not State.PAIRED or not exchange.error or (request is not None and from_follower(request)):
+        if request is not None and from_follower(request):
             return
         touched: dict[int, PendingStep] = {}
         fields: _Fields | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
+from ....bounded import BoundedDict
 from ....captures import Capture, NotACapture
 from ....captures.reading.events import EventReader
 from ....decoder.connection.events import Closed, ConnectionEvent, Opened
@@ -82,7 +83,7 @@ class CaptureAnalysis:
 
     def __init__(self, path: Path, growth: Callable[[], Growth], fault: str = ""):
         self._inspector, self._growth, self._fault = Inspector(), growth, fault
-        self._links: dict[int, ClientConnection] = {}
+        self._links: dict[int, ClientConnection] = BoundedDict(LINKS)
         self._read = 0
         self._source: EventReader | None = None
         self._rest: Iterator[ConnectionEvent] | None = None
@@ -166,8 +167,6 @@ class CaptureAnalysis:
         self._inspector.feed(event)
         if isinstance(event, Opened):
             self._links[event.connection] = known[event.connection]
-            if len(self._links) > LINKS:
-                del self._links[next(iter(self._links))]
         elif ended is not None:
             self._links[event.connection] = ended  # type: ignore[union-attr]
 

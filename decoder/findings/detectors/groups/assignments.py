@@ -11,11 +11,13 @@ from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration, several, some
 from ...engine.traffic import ClientConnection
 from ...models.group import Group, Member
-from ...models.group_calls import GROUP_APIS, Call
+from ...models.group_calls import GROUP_APIS, JOINING_APIS, LEAVE_GROUP, Call
 from ...models.groups import GroupDetector
 
 _METADATA = facts.api_key("Metadata")
 _SETTLED_NS = 5 * SECOND
+_ASSIGNING = JOINING_APIS | {LEAVE_GROUP, facts.api_key("SyncGroup")}
+"""APIs whose answers change what members have."""
 
 
 class _AssignmentDetector(GroupDetector):
@@ -71,6 +73,7 @@ def _name(group: Group, member_id: str) -> str:
 
 class AssignmentSkew(_AssignmentDetector):
     id = "assignment-skew"
+    usual_apis = _ASSIGNING
     severity = Severity.LOW
     title = "a member of a group has far more partitions than the others"
 
@@ -108,6 +111,7 @@ class AssignmentSkew(_AssignmentDetector):
 
 class IdleMembers(_AssignmentDetector):
     id = "idle-members"
+    usual_apis = _ASSIGNING
     severity = Severity.INFO
     title = "a group has more members than partitions"
 

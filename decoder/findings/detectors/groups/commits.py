@@ -305,13 +305,13 @@ class CommitBackwards(GroupDetector):
     severity = Severity.LOW
     title = "a group's committed offset goes backwards"
     apis = frozenset({OFFSET_COMMIT, DELETE_TOPICS})
+    request_apis = frozenset({DELETE_TOPICS})
 
     def setup(self) -> None:
         self._last: BoundedDict[Place, _Committed] = BoundedDict(PARTITIONS)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key == DELETE_TOPICS:
-            self._last.clear()  # a recreated topic begins at 0
+        self._last.clear()  # a recreated topic begins at 0
 
     def answered(self, call: Call) -> None:
         if not call.is_answered:

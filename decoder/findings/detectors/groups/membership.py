@@ -8,7 +8,7 @@ from ...engine.finding import Finding, Severity
 from ...engine.formatting import SECOND, duration
 from ...engine.traffic import ClientIdentity
 from ...models.group import Group, Member, MemberState, Step
-from ...models.group_calls import JOINING_APIS, Call
+from ...models.group_calls import JOIN_GROUP, JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
 PENDING = 2000
@@ -237,6 +237,7 @@ class PollIntervalExceeded(GroupDetector):
 
 class ClosedWithoutLeaving(GroupDetector):
     id = "closed-without-leaving"
+    usual_apis = frozenset({JOIN_GROUP})
     severity = Severity.LOW
     title = "a member's connection ends without LeaveGroup, and its group must wait for the session timeout"
 

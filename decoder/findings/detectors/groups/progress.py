@@ -16,7 +16,7 @@ from ...engine.formatting import SECOND, duration, some, times, topic_name
 from ...engine.layout import partition_places, rows, top
 from ...engine.traffic import ClientConnection, ClientIdentity
 from ...models.group import Group, Member, Step
-from ...models.group_calls import GROUP_APIS, Call
+from ...models.group_calls import GROUP_APIS, JOINING_APIS, LEAVE_GROUP, Call
 from ...models.groups import GroupDetector, Groups
 from ...models.next_steps import NextSteps
 from .coordinators import coordinators
@@ -168,6 +168,7 @@ class NotJoinedAgain(GroupDetector):
     severity = Severity.HIGH
     title = "a client is told to join its group again, or loses its connection to the coordinator, and stays without joining"
     apis = GROUP_APIS | {_FIND_COORDINATOR}
+    request_apis = JOINING_APIS | {LEAVE_GROUP}
     why = (
         "a client whose membership ended must {}; until then it has no partitions, and its application gets no records "
         "and no error. This one is still connected and does not: it is stuck, and it is the client's fault."

@@ -9,7 +9,7 @@ from ...engine.counters import BoundedDict
 from ...engine.finding import Severity
 from ...engine.formatting import SECOND, duration, some, times
 from ...models.group import Group, Member, MemberState, Rebalance, RebalanceCause, Step
-from ...models.group_calls import JOINING_APIS, Call
+from ...models.group_calls import JOIN_GROUP, JOINING_APIS, Call
 from ...models.groups import GroupDetector
 
 GROUPS = 2000
@@ -124,6 +124,7 @@ class HeldUpJoin(GroupDetector):
     severity = Severity.MEDIUM
     title = "a group's members wait in JoinGroup for one that does not rejoin"
     explains = ("unknown-member", "stale-commit", "commit-failed", "slow-rebalance")
+    usual_apis = frozenset({JOIN_GROUP})
     why = (
         "a generation is formed only when every member has rejoined, or when the longest rebalance timeout of the "
         "members (Java, librdkafka: max.poll.interval.ms) is over. Until then, no member gets partitions. A member "

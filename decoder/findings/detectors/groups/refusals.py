@@ -24,6 +24,7 @@ from ...models.group_calls import (
     FENCED_INSTANCE_ID,
     GONE_CODES,
     GROUP_APIS,
+    JOINING_APIS,
     UNRELEASED_INSTANCE_ID,
     Call,
 )
@@ -154,6 +155,7 @@ def _reason(call: Call) -> str:
 
 class FencedInstance(GroupDetector):
     id = "fenced-instance"
+    usual_apis = JOINING_APIS
     severity = Severity.HIGH
     title = "a static member is fenced: two processes have the same group.instance.id"
 
@@ -167,12 +169,10 @@ class FencedInstance(GroupDetector):
         if call.instance_id:
             holders = self._holders.get((call.group, call.instance_id))
             if holders is None:
-                holders = self._holders[call.group, call.instance_id] = {}
+                holders = self._holders[call.group, call.instance_id] = BoundedDict(self.HOLDERS)
             who = call.conn.identity, call.member_id
             if who not in holders:
                 holders[who] = call.conn
-                if len(holders) > self.HOLDERS:
-                    del holders[next(iter(holders))]
 
     def answered(self, call: Call) -> None:
         group, instance = call.group, call.instance_id or ""

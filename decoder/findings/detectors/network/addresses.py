@@ -113,6 +113,7 @@ class UnreachableAdvertisedAddress(Detector):
     id = "unreachable-advertised-address"
     severity = Severity.HIGH
     title = "a client gets a broker's address and never reaches it (advertised.listeners)"
+    usual_apis = _NAMING
 
     REFUSALS = 3
     """Failed attempts; one or two happen while a broker starts."""

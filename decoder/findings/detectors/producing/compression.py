@@ -30,14 +30,14 @@ class UnusualCompression(ProduceDetector):
     severity = Severity.LOW
     title = "record batches are compressed in a form that strict clients cannot read (snappy header, unknown codec)"
     apis = frozenset({PRODUCE, FETCH})
+    request_apis = frozenset({PRODUCE})
+    usual_apis = frozenset({FETCH})
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__(traffic)
         self._fetches = traffic.model(FetchReader)
 
     def request(self, conn: ClientConnection, exchange: Exchange) -> None:
-        if exchange.api_key != PRODUCE:
-            return
         sent = self.produce.sent(exchange)
         for part in sent.parts if sent is not None else ():
             batch = part.batch
@@ -47,7 +47,7 @@ class UnusualCompression(ProduceDetector):
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
         fetched = self._fetches.fetched
-        if exchange.api_key != FETCH or fetched is None or fetched.exchange is not exchange:
+        if fetched is None or fetched.exchange is not exchange:
             return
         for answer in fetched.answered:
             data = answer.records

@@ -37,6 +37,7 @@ class CorruptBatches(ProduceDetector):
     severity = Severity.HIGH
     title = "a record batch or message is damaged (CORRUPT_MESSAGE, a wrong CRC)"
     apis = frozenset({PRODUCE, FETCH})
+    usual_apis = frozenset({FETCH})
 
     EVERY = 16
     """Of a connection's Fetch responses with records, one in this many is checked, the first one always."""

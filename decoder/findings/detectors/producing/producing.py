@@ -144,12 +144,13 @@ class TooLarge(ProduceDetector):
         self._taken: LruDict[str, int] = LruDict(self.TOPICS)  # by topic: the largest batch that was accepted
 
     def done(self, conn: ClientConnection, exchange: Exchange) -> None:
-        results = self.produce.results(exchange)
         sent = self.produce.sent(exchange)
         if sent is None:
             return
+        if not exchange.error and all(part.size <= self._taken.get(part.topic, 0) for part in sent.parts):
+            return
         parts = {(p.topic, p.partition): p for p in sent.parts}
-        for result in results:
+        for result in self.produce.results(exchange):
             part = parts.get((result.topic, result.partition))
             if part is None:
                 continue

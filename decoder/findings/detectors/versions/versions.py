@@ -370,6 +370,15 @@ class NoApiVersions(Detector):
     severity = Severity.INFO
     title = "a client uses fixed versions without sending ApiVersions (KIP-35)"
     wanted = Wanted.NEW
+    why = (
+        "ApiVersions (KIP-35) is how a client learns which versions a broker supports. Without it, the client uses the "
+        "versions it was configured with or built for, and fails when brokers drop old versions, as Kafka 4.0 did "
+        "(KIP-896)."
+    )
+    remedy = (
+        f"upgrade the client, or {LET_NEGOTIATE}. A client that connected before the capture began may have sent it "
+        "then"
+    )
 
     ANSWERED = 5
     """Answers that a client must have had; ApiVersions is what a negotiating client asks first."""
@@ -380,6 +389,8 @@ class NoApiVersions(Detector):
         # By host and client id: whether it has asked on any connection, else what it used how often.
         self._asked: BoundedDict[tuple[str, str], bool] = BoundedDict()
         self._used: BoundedDict[tuple[str, str], dict[tuple[int, int], int]] = BoundedDict()
+        self._names: BoundedDict[tuple[str, str], str] = BoundedDict()
+        """Those with a finding, as text."""
         self._begun: set[int] = set()
 
     def opened(self, conn: ClientConnection) -> None:
@@ -406,22 +417,21 @@ class NoApiVersions(Detector):
         used = self._used.of(who, dict)
         at = exchange.api_key, exchange.api_version
         used[at] = used.get(at, 0) + 1
-        if sum(used.values()) < self.ANSWERED:
-            return
-        finding = self.report(
-            who,
-            exchange,
-            "ApiVersions (KIP-35) is how a client learns which versions a broker supports. Without it, the client "
-            "uses the versions it was configured with or built for, and fails when brokers drop old versions, as "
-            "Kafka 4.0 did (KIP-896).",
-            f"upgrade the client, or {LET_NEGOTIATE}. A client that connected before the capture began may have sent "
-            "it then",
-            facts=conn.facts,
-        )
-        finding.count = sum(used.values())
-        listed = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
-        finding.seen = f"{conn.who} never sends ApiVersions; {finding.count} of its requests were answered: {listed}"
-        finding.about["used"] = {facts.api_name(key): version for key, version in sorted(used)}
+        if (known := self._found.get(who)) is not None:
+            self.count(who, known, exchange)
+        elif sum(used.values()) >= self.ANSWERED:
+            self._names[who] = conn.who
+            self.report(who, exchange, facts=conn.facts, used={})
+
+    def finish(self, now_ns: int) -> None:
+        for who, name in self._names.items():
+            finding, used = self._found.get(who), self._used.get(who, {})
+            if finding is None or sum(used.values()) < self.ANSWERED:
+                continue
+            finding.count = sum(used.values())
+            listed = ", ".join(f"{facts.api_name(key)} v{version}" for key, version in sorted(used)[:6])
+            finding.seen = f"{name} never sends ApiVersions; {finding.count} of its requests were answered: {listed}"
+            finding.about["used"] = {facts.api_name(key): version for key, version in sorted(used)}
 
     def closed(self, conn: ClientConnection) -> None:
         self._begun.discard(conn.number)

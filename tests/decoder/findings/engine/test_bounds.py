@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from barnabas.bounded import BoundedDict, LruDict
 from barnabas.decoder.findings.engine import clusters
-from barnabas.decoder.findings.engine.counters import BoundedDict
 from barnabas.decoder.findings.models.groups import Groups
 from traffic.conversations import Conversations
 from traffic.recordings import inspected
@@ -46,6 +46,26 @@ def test_an_insert_at_the_bound_walks_over_nothing() -> None:
         kept[number] = number
     assert len(kept) == 50 and not walks  # the first key of a plain dict stands behind the places of all that were dropped
     assert list(kept) == [*range(950, 1000)] and walks
+
+
+@pytest.mark.parametrize("kind", [BoundedDict, LruDict])
+def test_copies_and_unions_have_its_bound(kind: type[BoundedDict[int, str]]) -> None:
+    kept = kind(3)
+    kept.update(dict.fromkeys(range(3), "old"))
+    for joined, expected in (
+        (kept.copy(), {0: "old", 1: "old", 2: "old"}),
+        (kept | {2: "new", 3: "new"}, {1: "old", 2: "new", 3: "new"}),
+        ({2: "new", 3: "new"} | kept, {3: "new", 0: "old", 1: "old"} | {2: "old"}),
+    ):
+        assert type(joined) is kind and len(joined) == 3
+        assert dict(joined) == dict(list(expected.items())[-3:])
+        joined[9] = "newest"
+        assert len(joined) == 3 and 9 in joined
+    assert dict(kept) == dict.fromkeys(range(3), "old"), "it is itself what it was"
+    kept |= {3: "new"}
+    assert type(kept) is kind and list(kept) == [1, 2, 3]
+    with pytest.raises(TypeError):
+        kept | [(1, "a list of pairs")]
 
 
 def test_it_travels_between_processes() -> None:

@@ -10,7 +10,7 @@ from barnabas.captures import Recorder
 from barnabas.captures.reading.events import EventReader
 from barnabas.decoder import Exchange
 from barnabas.decoder.findings import ClientConnection, Inspector
-from barnabas.decoder.findings.engine.detector import Listener
+from barnabas.decoder.findings.inspector import Callback
 from harness.run.slices import thin
 from traffic.random_traffic import MixedTraffic
 
@@ -24,7 +24,7 @@ class Indiscriminate(Inspector):
 
     spared = 0
 
-    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Listener, ...]:
+    def _concerned(self, conn: ClientConnection, exchange: Exchange) -> tuple[Callback, ...]:
         every = self._route(exchange).failed
         self.spared += len(every) - len(super()._concerned(conn, exchange))
         return every
