@@ -37,6 +37,7 @@ LARGER = {
     "proxy": (14, "its folders, and the events that all of them send"),
     "tests": (14, "the folders of the product, its root modules, and what tests share"),
     "tests/decoder/findings/captures": (150, "a recording for each thing to be found"),
+    "tests/decoder/findings/reports/stories": (13, "an area each, and how stories are told"),
     "ui/web/pages": (13, "a module for each page"),
     "tests/matrix/programs": (13, "a program for each client library"),
     "tests/real/clients/java": (13, "a program for each thing that Java clients do"),

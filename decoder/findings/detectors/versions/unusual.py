@@ -64,18 +64,22 @@ class Row(NamedTuple):
 
 
 class Unusual(NamedTuple):
-    """A row that was found, and where."""
+    """A row that was found (its number, as states are kept in files), and where."""
 
-    row: Row
+    number: int
     text: str
+
+    @property
+    def row(self) -> Row:
+        return ROWS[self.number]
 
 
 def unusual(case: Case) -> list[Unusual]:
     """What is unusual in an answer, likeliest first."""
     found = []
-    for row in ROWS:
+    for number, row in enumerate(ROWS):
         if (not row.apis or case.exchange.api in row.apis.split()) and (text := row.find(case)):
-            found.append(Unusual(row, text))
+            found.append(Unusual(number, text))
     return sorted(found, key=lambda each: each.row.usual)
 
 
