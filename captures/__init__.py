@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .pcap.pcapng import NotACapture
     from .reading.capture import Capture, Row, Rows, open_capture
-    from .reading.reindex import rebuild
+    from .reading.indexing.reindex import rebuild
     from .recording.index import DTYPE
     from .recording.recorder import Recorder
 
@@ -25,7 +25,7 @@ _MODULES = {
     "Row": "reading.capture",
     "Rows": "reading.capture",
     "open_capture": "reading.capture",
-    "rebuild": "reading.reindex",
+    "rebuild": "reading.indexing.reindex",
 }
 
 

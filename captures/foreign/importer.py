@@ -21,11 +21,11 @@ from ..pcap.packet_comments import BOTH_LEGS
 from ..pcap.packet_windows import WINDOW
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.sources import CaptureSource, Ends, ReadProgress
-from ..reading.reindex import read_identity
+from ..reading.indexing.index_builder import foreign_notes, unread_notes
+from ..reading.indexing.scan import Scanner
 from ..recording.recorder import Recorder
 from ..recording.recording import SEGMENT_BYTES
-from .index_builder import foreign_notes, unread_notes
-from .scan import Scanner
+from ..recording.segment import read_identity
 
 
 @contextmanager

@@ -103,13 +103,13 @@ class Side:
     half: Any
 
 class Conversation:
-    """As `captures.foreign.skim.PlainConversation`."""
+    """As `captures.reading.indexing.skim.PlainConversation`."""
 
 class HalfConversation:
-    """As `captures.foreign.skim.PlainHalf`."""
+    """As `captures.reading.indexing.skim.PlainHalf`."""
 
 class PendingRequest:
-    """As `captures.foreign.skim.PlainRequest`."""
+    """As `captures.reading.indexing.skim.PlainRequest`."""
 
 class Frames:
     """Takes ordinary packets. With `records`, which takes index records, also ordinary frames; `owner` is the Skimmer, which gets all

@@ -1,4 +1,4 @@
-/* Packets of a foreign capture to streams: what captures/foreign/scan.py does with packets that continue a known connection
+/* Packets of a foreign capture to streams: what reading/indexing/scan.py does with packets that continue a known connection
    in order. Every other packet is given back, for the reference path in Python.
    Invariants: `next` of a Side is the sequence number behind what was taken. Memory: a Side holds references to what Python gave it;
    the window is borrowed while it is walked. Errors: what the owner's methods raise, MemoryError. */

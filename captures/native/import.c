@@ -1,4 +1,4 @@
-/* From byte streams to index records: what captures/foreign/skim.py does with ordinary frames. Whatever is rare is left
+/* From byte streams to index records: what reading/indexing/skim.py does with ordinary frames. Whatever is rare is left
    to the methods of the Python Skimmer, which shares the connections and the requests that wait with this one.
    This is no recorder (native_recorder.c): it keeps places in the file and no frames.
    Streams that are to be recorded do go to the recorders. Invariants: a frame is taken whole or not at all; requests that wait are

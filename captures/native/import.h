@@ -14,7 +14,7 @@ typedef struct {
     PyObject *waiting, *half;
 } Side;
 
-/* The rest is of captures/foreign/skim.py: a conversation, one half of it, a request that waits. */
+/* The rest is of reading/indexing/skim.py: a conversation, one half of it, a request that waits. */
 typedef struct {
     PyObject_HEAD
     long long number;

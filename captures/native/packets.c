@@ -1,5 +1,5 @@
 /* Packets of a recording as pcapng blocks: what captures/pcap/packets.py and captures/pcap/pcapng.py do, in one go; the frames in them,
-   as captures/reading/reindex.py reads these; and the buffer that they gather in until they are written, which doubles as it grows and keeps its memory when it is cleared.
+   as reading/indexing/reindex.py reads these; and the buffer that they gather in until they are written, which doubles as it grows and keeps its memory when it is cleared.
    Invariants: `packet_put` writes exactly `packet_block` bytes; a buffer does not grow and is not cleared while its bytes are exported
    (`exports`). Memory: a Buffer owns `bytes`, all else is the caller's. Errors: TypeError and ValueError of `packet`, MemoryError,
    BufferError; `packet_block` and `packet_put` set none. */

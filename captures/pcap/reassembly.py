@@ -12,10 +12,10 @@ from ...decoder.connection.connection import plausible_request
 from ...decoder.connection.events import HALF_CLOSED_NS
 from ...decoder.wire.frame import MAX_FRAME, foreign_protocol
 from ...decoder.wire.tls_records import starts_tls
-from ..foreign.recognition import MOST_KEPT, KafkaRecognizer, may_begin
 from .flows import Data, Flow, FlowClosed, FlowOpened, Gap, PlainSide, Recognition, Side, StreamEvent, show
 from .packets import ACK, FIN, RST, SYN, Address, TcpSegment, endpoint
 from .pcapng import Packet
+from .recognition import MOST_KEPT, KafkaRecognizer, may_begin
 
 KAFKA_PORTS = (9092,)
 _TLS_PORTS = (9093, 9094, 9095, 9096, 9098, 9194, 9196, 9198)

@@ -18,17 +18,17 @@ from ...bounded import BoundedDict
 from ...decoder import Exchange, ExchangeDone, RequestSeen, Topics
 from ...decoder.connection.events import Closed, ConnectionEvent
 from ...decoder.connection.exchange import BrokerLeg
-from ..foreign.frame_pieces import FramePieces
-from ..foreign.index_builder import cut_note, foreign_notes
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import CaptureReader, NotACapture, Packet
 from ..pcap.reassembly import KAFKA_PORTS
 from ..pcap.sources import CaptureSource
-from ..recording.segment import CONTINUED
-from .damage import DamageTolerantReader
-from .packet_events import BrokerLegFrame, PacketFollower, Stream
-from .reader import INTERRUPTED, being_written, files_in
-from .reindex import Identity, final_flags, read_identity
+from ..recording.segment import CONTINUED, Identity, being_written, read_identity
+from .indexing.damage import DamageTolerantReader
+from .indexing.frame_pieces import FramePieces
+from .indexing.index_builder import cut_note, foreign_notes
+from .indexing.packet_events import BrokerLegFrame, PacketFollower, Stream
+from .indexing.reindex import final_flags
+from .reader import INTERRUPTED, files_in
 
 _EARLY = 1000  # broker-leg frames that wait for their request, at most
 

@@ -1,6 +1,5 @@
 """One capture file, opened for reading: its index, and exchanges read back by their records."""
 
-import fcntl
 import mmap
 import os
 from collections.abc import Collection
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from ...decoder import Exchange, decode_request_header
 from ...decoder.connection.events import Closed, Opened
 from ...decoder.connection.exchange import BrokerLeg
-from ..foreign.index_builder import ForeignIndex
 from ..pcap.packet_comments import MARK
 from ..pcap.pcapng import LINKTYPE_ETHERNET, CaptureReader
 from ..pcap.reassembly import KAFKA_PORTS
@@ -29,7 +27,9 @@ from ..recording.index import (
     Record,
     open_index,
 )
-from . import reindex
+from ..recording.segment import being_written, read_identity
+from .indexing import reindex
+from .indexing.index_builder import ForeignIndex
 
 if TYPE_CHECKING:
     from ..recording.bulk_frames import PlacedFrames
@@ -67,16 +67,6 @@ def open_source(path: Path) -> tuple[Path, CaptureSource]:
         return closed, CaptureSource(closed)
 
 
-def being_written(file: BinaryIO) -> bool:
-    """Whether a recorder holds the segment."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return False
-
-
 class RequestKey(NamedTuple):
     """What identifies a request over the segments of a recording."""
 
@@ -101,7 +91,7 @@ class CaptureFile:
         self.path = path
         self._file = self._source.file
         try:
-            self.own = reindex.read_identity(self._file, str(path))
+            self.own = read_identity(self._file, str(path))
             self._foreign: ForeignIndex | None = None
             self._in_flight: reindex.SegmentInFlight | None = None
             self._ports = ports

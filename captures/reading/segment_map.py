@@ -15,12 +15,12 @@ from typing import Any
 
 from ...decoder import Direction
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ..foreign.frame_pieces import FramePieces
 from ..pcap.packets import MAX_PAYLOAD
 from ..pcap.pcapng import CaptureReader
 from ..recording.index import CLOSED, DTYPE
-from .damage import spans
-from .packet_events import BrokerLegFrame, PacketFollower, missing
+from .indexing.damage import spans
+from .indexing.frame_pieces import FramePieces
+from .indexing.packet_events import BrokerLegFrame, PacketFollower, missing
 from .reader import CaptureFile
 
 _PLAIN = 44

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO
 from ..pcap.pcapng import NotACapture, Packet
 from ..pcap.regular_files import open_file
 from ..recording.index import RECORD, IndexEncoder, IndexFiles, Record, names_path, open_index, paths
-from .damage import Damage, DamageTolerantReader
-from .reader import INTERRUPTED, being_written, files_in
-from .reindex import IndexBuilder, read_identity
+from ..recording.segment import being_written, read_identity
+from .indexing.damage import Damage, DamageTolerantReader
+from .indexing.reindex import IndexBuilder
+from .reader import INTERRUPTED, files_in
 
 FINE, REBUILT, WRONG, LIVE, FOREIGN, UNREADABLE = "fine", "rebuilt", "wrong", "live", "foreign", "unreadable"
 """States of a file: all is well; its index was made anew; its index, or the segment, is not right; it is being recorded;

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from ..pcap.pcapng import NotACapture
 from ..pcap.regular_files import open_file
-from ..reading.reader import being_written
-from ..reading.reindex import read_identity
 from .index import names_path, paths
+from .segment import being_written, read_identity
 
 _NAME = re.compile(r"\d{8}-\d{6}-\d{4,}\.pcapng(\.part)?")
 _LEFT = re.compile(r"\d{8}-\d{6}-\d{4,}\.(index|strings|names)")

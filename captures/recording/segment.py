@@ -12,6 +12,7 @@ raise OSError. After a failed flush the file is cut back to its last whole block
 import errno
 import fcntl
 import os
+import re
 import struct
 import time
 from array import array
@@ -19,13 +20,14 @@ from collections.abc import Iterable
 from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
 
 from ..native.accelerator import native
 from ..pcap import packets, pcapng
 from ..pcap.packets import ACK, FIN, PSH, RST, SYN, Address
+from ..pcap.pcapng import CaptureReader
 from ..pcap.regular_files import open_file
 
 APPLICATION = "barnabas"
@@ -325,3 +327,37 @@ class SegmentWriter:
             os.close(self._file)
             self.part.unlink(missing_ok=True)
         return lost
+
+
+_IDENTITY = re.compile(r"recording ([0-9a-f]{32}) segment (\d+)")
+
+
+class Identity(NamedTuple):
+    """Which recording a segment belongs to, and which one of its segments it is."""
+
+    recording: str
+    number: int
+
+
+def identity(comment: str, application: str) -> Identity | None:
+    """Read a section header's texts; None for a capture that is not ours."""
+    match = _IDENTITY.fullmatch(comment) if application == APPLICATION else None
+    return Identity(match[1], int(match[2])) if match else None
+
+
+def read_identity(file: BinaryIO, name: str = "") -> Identity | None:
+    """The identity of an open capture file; None when it is not ours. Raises `NotACapture`."""
+    reader = CaptureReader(file, name)
+    if reader.classic is None:
+        next(reader.packets(), None)
+    return identity(reader.comment, reader.application)
+
+
+def being_written(file: BinaryIO) -> bool:
+    """Whether a recorder holds the segment."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False

@@ -36,8 +36,8 @@ from ..native.accelerator import native
 from ..pcap.pcapng import NotACapture
 from ..reading.capture import Capture
 from ..reading.context import Context, Origin, contexts_of, recording_of
-from ..reading.damage import CheckedSpan, spans
 from ..reading.events import EventReader
+from ..reading.indexing.damage import CheckedSpan, spans
 from ..reading.reader import CaptureFile, RequestKey
 from ..reading.segment_map import IndexMismatch
 from ..reading.selection import Selection

@@ -22,12 +22,12 @@ from ..pcap.pcapng import NotACapture
 from ..pcap.regular_files import open_file
 from ..pcap.sources import CaptureSource
 from ..reading.context import Origin
-from ..reading.damage import CheckedSpan, spans
+from ..reading.indexing.damage import CheckedSpan, spans
 from ..reading.reader import SUFFIXES, CaptureFile, RequestKey, open_source
-from ..reading.reindex import Identity, read_identity
 from ..reading.selection import IndexColumns, has_numpy
 from ..reading.storage import Listed, Place, Remote, list_files, place
 from ..recording.index import CLOSED, HEADER, open_index, parse_head, paths
+from ..recording.segment import Identity, read_identity
 from .columns import TABLES
 
 LAYOUT = 2

@@ -34,8 +34,9 @@ _BOUNDED = f"{_PACKAGE}.bounded"
 _OF_CAPTURES = {
     f"{_PACKAGE}.captures.{name}"
     for name in (
-        "reading.packet_events.Stream", "reading.packet_events.BrokerLegFrame", "reading.events.CarriedEvents",
-        "reading.reindex.Identity", "pcap.flows.Data", "recording.index.LegFrame",
+        "reading.indexing.packet_events.Stream", "reading.indexing.packet_events.BrokerLegFrame",
+        "reading.events.CarriedEvents",
+        "reading.indexing.reindex.Identity", "pcap.flows.Data", "recording.index.LegFrame",
     )
 }  # fmt: skip
 """Besides these, a state has classes of the decoder only, which opens no files and no connections."""

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from barnabas.captures.foreign import scan
 from barnabas.captures.foreign.importer import Importer
-from barnabas.captures.foreign.index_builder import ForeignIndex
 from barnabas.captures.native import accelerator
 from barnabas.captures.pcap import packet_windows
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.captures.pcap.sources import CaptureSource
+from barnabas.captures.reading.indexing import scan
+from barnabas.captures.reading.indexing.index_builder import ForeignIndex
 from barnabas.captures.recording.segment import check
 from traffic.packets import LINKS, Packet, as_pcapng, traffic
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.foreign import index_builder
-from barnabas.captures.foreign.index_builder import ForeignIndex
 from barnabas.captures.pcap import packet_windows
 from barnabas.captures.pcap.packets import build
 from barnabas.captures.pcap.pcapng import CaptureReader
 from barnabas.captures.pcap.sources import CaptureSource
-from barnabas.captures.reading import reindex
+from barnabas.captures.reading.indexing import index_builder, reindex
+from barnabas.captures.reading.indexing.index_builder import ForeignIndex
 from barnabas.captures.recording.index import RECORD, Index, Record
 from harness.recordings import metadata_answer, metadata_request
 from harness.run.slices import slow
@@ -209,7 +208,7 @@ def test_background_reading_gives_the_same_rows(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_capture_of_one_direction_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from barnabas.captures.foreign import skim
+    from barnabas.captures.reading.indexing import skim
 
     monkeypatch.setattr(skim, "MOST_WAITING", 50)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.captures.foreign import scan
 from barnabas.captures.pcap import packets, pcapng
 from barnabas.captures.reading.events import EventReader
+from barnabas.captures.reading.indexing import scan
 from harness.run.steps import assert_linear, steps
 from traffic.packets import NOW, as_pcap, as_pcapng
 

@@ -7,7 +7,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import NotACapture, Recorder, open_capture
 from barnabas.captures.pcap.packets import ACK, PSH, SYN, build
-from barnabas.captures.reading.damage import DamageTolerantReader, checksums_fit, spans
+from barnabas.captures.reading.indexing.damage import DamageTolerantReader, checksums_fit, spans
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
 from barnabas.captures.recording.segment import SYNC_MAGIC

@@ -13,7 +13,7 @@ from barnabas.captures import Recorder
 from barnabas.captures.reading.capture import Capture
 from barnabas.captures.reading.context import Context, Origin
 from barnabas.captures.reading.events import EventReader
-from barnabas.captures.reading.reindex import rebuild
+from barnabas.captures.reading.indexing.reindex import rebuild
 from barnabas.captures.reading.segment_map import IndexMismatch
 from barnabas.captures.tables import find_segments
 from barnabas.captures.tables.connections import connection_rows, connections_of_index

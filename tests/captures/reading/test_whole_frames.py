@@ -17,9 +17,9 @@ import pytest
 from barnabas.captures import Recorder
 from barnabas.captures.pcap import pcapng
 from barnabas.captures.pcap.packets import ACK, MAX_PAYLOAD, PSH, SYN
-from barnabas.captures.reading.damage import DamageTolerantReader
 from barnabas.captures.reading.events import CarriedEvents, EventReader
-from barnabas.captures.reading.packet_events import PacketFollower
+from barnabas.captures.reading.indexing.damage import DamageTolerantReader
+from barnabas.captures.reading.indexing.packet_events import PacketFollower
 from barnabas.captures.tables import find_segments
 from barnabas.decoder import Exchange, Topics, encode_request
 from barnabas.decoder.connection import connection

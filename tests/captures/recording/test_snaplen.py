@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
-from barnabas.captures.reading import reindex
+from barnabas.captures.reading.indexing import reindex
 from barnabas.captures.reading.verify import verify
 from barnabas.captures.recording.index import paths
 from barnabas.captures.replay.policy import Policy

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from barnabas import decoder
-from barnabas.captures.foreign.frame_pieces import FramePieces
 from barnabas.captures.foreign.importer import Importer
-from barnabas.captures.foreign.index_builder import _IndexConsumer
-from barnabas.captures.foreign.scan import Scanner
-from barnabas.captures.foreign.skim import Skimmer
 from barnabas.captures.native.accelerator import native as recording
 from barnabas.captures.pcap.packets import ACK, SYN, build
 from barnabas.captures.pcap.packets import block as packet_block
 from barnabas.captures.pcap.sources import CaptureSource
+from barnabas.captures.reading.indexing.frame_pieces import FramePieces
+from barnabas.captures.reading.indexing.index_builder import _IndexConsumer
+from barnabas.captures.reading.indexing.scan import Scanner
+from barnabas.captures.reading.indexing.skim import Skimmer
 from barnabas.captures.recording import bulk_names
 from barnabas.captures.recording.index import RECORD, IndexEncoder
 from barnabas.captures.recording.native_recorder import shape

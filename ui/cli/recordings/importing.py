@@ -111,7 +111,8 @@ def _opened(paths: list[Path], keylog: Path | None) -> Iterator[list[CaptureSour
     """The files, oldest first, decrypted with a key log. Raises Failure for a file that is no capture."""
     from ....captures.foreign.decrypt import decrypted
     from ....captures.pcap.sources import CaptureSource
-    from ....captures.reading.reindex import first_time, read_identity
+    from ....captures.reading.indexing.reindex import first_time
+    from ....captures.recording.segment import read_identity
 
     if keylog is not None and not keylog.is_file():
         raise Failure(f"{visible(str(keylog))} does not exist; clients write it when SSLKEYLOGFILE names a file")

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from ..native.accelerator import native
-from ..pcap import packets
-from ..pcap.flows import Data, Flow, FlowClosed, FlowOpened, Gap
-from ..pcap.packet_windows import PacketWindows
-from ..pcap.packets import ACK, FIN, RST, SYN
-from ..pcap.pcapng import LINKTYPE_ETHERNET, Packet
-from ..pcap.reassembly import KAFKA_PORTS, UNANSWERED_NS, Reassembler
+from ...native.accelerator import native
+from ...pcap import packets
+from ...pcap.flows import Data, Flow, FlowClosed, FlowOpened, Gap
+from ...pcap.packet_windows import PacketWindows
+from ...pcap.packets import ACK, FIN, RST, SYN
+from ...pcap.pcapng import LINKTYPE_ETHERNET, Packet
+from ...pcap.reassembly import KAFKA_PORTS, UNANSWERED_NS, Reassembler
 
 _ENDS = SYN | FIN | RST
 _FULL, _HALF = (1 << 32) - 1, 1 << 31

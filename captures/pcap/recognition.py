@@ -12,7 +12,7 @@ from ...decoder.connection.connection import plausible_request
 from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME
 from ...decoder.wire.resync import HEAD, client_id_of_head
-from ..pcap.flows import Data, Gap, Recognition, StreamEvent
+from .flows import Data, Gap, Recognition, StreamEvent
 
 MOST_KEPT = 4 << 20
 """Bytes of a conversation that are kept until it is recognized."""

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Collection
 
-from ...decoder.connection.events import Closed, Opened
-from ...diagnostics import contained
-from ..pcap.flows import Flow, FlowClosed, FlowOpened
-from ..pcap.packet_windows import WINDOW
-from ..pcap.packets import show_address
-from ..pcap.reassembly import KAFKA_PORTS, Reassembler
-from ..pcap.sources import CaptureSource, ReadProgress
-from ..recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record, memory_file
+from ....decoder.connection.events import Closed, Opened
+from ....diagnostics import contained
+from ...pcap.flows import Flow, FlowClosed, FlowOpened
+from ...pcap.packet_windows import WINDOW
+from ...pcap.packets import show_address
+from ...pcap.reassembly import KAFKA_PORTS, Reassembler
+from ...pcap.sources import CaptureSource, ReadProgress
+from ...recording.index import HEADER, RECORD, Head, Index, IndexEncoder, Record, memory_file
 from .frame_pieces import FramePieces
 from .scan import Scanner
 from .skim import HalfConversation, Skimmer

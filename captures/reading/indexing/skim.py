@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...decoder import Exchange, State
-from ...decoder.codec.decode import FAULTS
-from ...decoder.codec.project import Skim, first_code, skim
-from ...decoder.codec.truncated_frame import first_error_in
-from ...decoder.connection.connection import expects_no_response, plausible_request, read_header
-from ...decoder.connection.correlation import MOST_WAITING, CorrelationQueue
-from ...decoder.schema import facts
-from ...decoder.wire.frame import HEAD, MAX_FRAME, foreign_protocol
-from ..native.accelerator import native
-from ..recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder, Record
+from ....decoder import Exchange, State
+from ....decoder.codec.decode import FAULTS
+from ....decoder.codec.project import Skim, first_code, skim
+from ....decoder.codec.truncated_frame import first_error_in
+from ....decoder.connection.connection import expects_no_response, plausible_request, read_header
+from ....decoder.connection.correlation import MOST_WAITING, CorrelationQueue
+from ....decoder.schema import facts
+from ....decoder.wire.frame import HEAD, MAX_FRAME, foreign_protocol
+from ...native.accelerator import native
+from ...recording.index import CUT, MAX_STRING, RECORD, STATES, SURPLUS, UNDECODED, IndexEncoder, Record
 from .frame_pieces import FramePieces
 
 SASL_HANDSHAKE, API_VERSIONS = map(facts.api_key, ("SaslHandshake", "ApiVersions"))

@@ -10,14 +10,13 @@ from collections.abc import Collection, Iterator
 from mmap import mmap
 from typing import NamedTuple
 
-from ...decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
-from ...decoder.connection.connection import Event
-from ...decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
-from ...diagnostics import contained
-from ..foreign.frame_pieces import FramePieces
-from ..pcap import flows, packets
-from ..pcap.flows import Data, Flow, Gap, PlainSide, StreamEvent
-from ..pcap.packet_comments import (
+from ....decoder import Connection, Direction, Exchange, Opaque, RequestSeen, State, Topics
+from ....decoder.connection.connection import Event
+from ....decoder.connection.events import NEVER_ESTABLISHED, Closed, ConnectionEvent, Missing, NonKafkaData, Opened
+from ....diagnostics import contained
+from ...pcap import flows, packets
+from ...pcap.flows import Data, Flow, Gap, PlainSide, StreamEvent
+from ...pcap.packet_comments import (
     CARRIED_COMMENT,
     ENDED_COMMENT,
     IMPORTED_COMMENT,
@@ -26,12 +25,13 @@ from ..pcap.packet_comments import (
     UPSTREAM_COMMENT,
     tls_legs,
 )
-from ..pcap.packets import show_address
-from ..pcap.pcapng import Packet
-from ..pcap.reassembly import KAFKA_PORTS, Reassembler
-from ..pcap.whole_frames import WholeFrame, ends_of
-from ..recording.index import LegFrame
-from ..recording.segment import BROKER_LEG, CLIENT_LEG
+from ...pcap.packets import show_address
+from ...pcap.pcapng import Packet
+from ...pcap.reassembly import KAFKA_PORTS, Reassembler
+from ...pcap.whole_frames import WholeFrame, ends_of
+from ...recording.index import LegFrame
+from ...recording.segment import BROKER_LEG, CLIENT_LEG
+from .frame_pieces import FramePieces
 
 _CONNECTION = re.compile(re.escape(MARK) + r"connection (\d+), (?:client (.*), broker (.*)|broker leg)", re.S)
 _LOST = re.compile(re.escape(MARK) + r"(\d+) bytes lost before this packet")

@@ -8,7 +8,6 @@ it; the packets behind it, about a MiB at most, have the others.
 """
 
 import os
-import re
 import struct
 import time
 from collections.abc import Collection, Iterator
@@ -17,16 +16,15 @@ from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
 
-from ...decoder import DecodeError, ExchangeDone, State, decode_request_header
-from ...decoder.connection.events import ConnectionEvent, Missing, Opened
-from ..foreign.frame_pieces import FramePieces
-from ..pcap import packets
-from ..pcap.packet_comments import CARRIED_COMMENT, MARK, OPAQUE_COMMENT
-from ..pcap.pcapng import CUSTOM_NO_COPY, LINKTYPE_ETHERNET, CaptureReader, Packet
-from ..pcap.reassembly import KAFKA_PORTS
-from ..pcap.regular_files import open_file
-from ..pcap.sources import CaptureSource
-from ..recording.index import (
+from ....decoder import DecodeError, ExchangeDone, State, decode_request_header
+from ....decoder.connection.events import ConnectionEvent, Missing, Opened
+from ...pcap import packets
+from ...pcap.packet_comments import CARRIED_COMMENT, MARK, OPAQUE_COMMENT
+from ...pcap.pcapng import CUSTOM_NO_COPY, LINKTYPE_ETHERNET, CaptureReader, Packet
+from ...pcap.reassembly import KAFKA_PORTS
+from ...pcap.regular_files import open_file
+from ...pcap.sources import CaptureSource
+from ...recording.index import (
     CARRIED,
     CHANGED,
     CONTINUED,
@@ -40,34 +38,13 @@ from ..recording.index import (
     IndexFiles,
     Record,
 )
-from ..recording.segment import APPLICATION, CLIENT_LEG, FINAL, SYNC_MAGIC, Sync, parse_sync
-from ..recording.segment import CONTINUED as SEGMENT_CONTINUED
+from ...recording.segment import CLIENT_LEG, FINAL, SYNC_MAGIC, Identity, Sync, parse_sync, read_identity
+from ...recording.segment import CONTINUED as SEGMENT_CONTINUED
 from .damage import DamageTolerantReader, checksums_fit
+from .frame_pieces import FramePieces
 from .packet_events import BrokerLegFrame, PacketFollower
 
-_IDENTITY = re.compile(r"recording ([0-9a-f]{32}) segment (\d+)")
 _FOREIGN_IDENTITY = "0" * 32
-
-
-class Identity(NamedTuple):
-    """Which recording a segment belongs to, and which one of its segments it is."""
-
-    recording: str
-    number: int
-
-
-def identity(comment: str, application: str) -> Identity | None:
-    """Read a section header's texts; None for a capture that is not ours."""
-    match = _IDENTITY.fullmatch(comment) if application == APPLICATION else None
-    return Identity(match[1], int(match[2])) if match else None
-
-
-def read_identity(file: BinaryIO, name: str = "") -> Identity | None:
-    """The identity of an open capture file; None when it is not ours. Raises `NotACapture`."""
-    reader = CaptureReader(file, name)
-    if reader.classic is None:
-        next(reader.packets(), None)
-    return identity(reader.comment, reader.application)
 
 
 def first_time(source: CaptureSource) -> int:

@@ -14,13 +14,13 @@ from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
 
-from ...decoder.wire.frame import MAX_FRAME
-from ..pcap import packets, pcapng
-from ..pcap.packet_comments import OPAQUE_COMMENT
-from ..pcap.packets import ACK, FIN, PSH, SYN, TcpSegment
-from ..pcap.pcapng import Block, CaptureReader, Interface, Packet
-from ..pcap.whole_frames import WholeFrame, whole_frames
-from ..recording.segment import CLIENT_LEG, ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync, parse_sync
+from ....decoder.wire.frame import MAX_FRAME
+from ...pcap import packets, pcapng
+from ...pcap.packet_comments import OPAQUE_COMMENT
+from ...pcap.packets import ACK, FIN, PSH, SYN, TcpSegment
+from ...pcap.pcapng import Block, CaptureReader, Interface, Packet
+from ...pcap.whole_frames import WholeFrame, whole_frames
+from ...recording.segment import CLIENT_LEG, ENTERPRISE, FINAL, INTERFACES, SYNC_MAGIC, Sync, parse_sync
 
 _KNOWN = (pcapng.ENHANCED_PACKET, pcapng.CUSTOM_NO_COPY)
 _STARTS = tuple(struct.pack("<I", kind) for kind in _KNOWN)

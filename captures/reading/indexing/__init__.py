@@ -1,0 +1,1 @@
+"""Events and index records from packets: of a recording's own segments, and of captures that other tools wrote."""
