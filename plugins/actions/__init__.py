@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...decoder.filter import Filter
-from ..rules.input_value import InputValue
-from ..rules.reach import unanswered
+from ..conditions.input_value import InputValue
+from ..conditions.reach import unanswered
 from .action import Action, ActionContext, ClusterView, Effect
 from .answering import Error, Respond
 from .corrupting import RECORDS, Corrupt

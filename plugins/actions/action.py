@@ -14,8 +14,8 @@ from ...decoder import Exchange, Topics, read_response
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import MessagePart
-from ..leaders import Leaders
-from ..rules.input_value import InputValue
+from ..answers.leaders import Leaders
+from ..conditions.input_value import InputValue
 from .fault_plan import FaultPlan
 
 

@@ -12,10 +12,10 @@ from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.reference import releases
 from ...decoder.schema import error_places, facts
-from .. import responses
-from ..leaders import with_leaders
-from ..rules.input_value import InputValue
-from ..rules.reach import versions
+from ..answers import responses
+from ..answers.leaders import with_leaders
+from ..conditions.input_value import InputValue
+from ..conditions.reach import versions
 from .action import Action, ActionContext, Effect, response_of
 from .fault_plan import FaultPlan, NothingToChange
 from .field_values import value_of

@@ -12,11 +12,11 @@ from ...decoder import DecodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
 from ...decoder.filter import Filter
 from ...decoder.filter.entities import apis
-from ..rules.input_value import InputValue
+from ..answers.leaves import leaves
+from ..conditions.input_value import InputValue
 from . import damaged_records
 from .action import NO_EFFECT, Action, ActionContext, Effect, response_of
 from .fault_plan import DamagedFrame, FaultPlan, NothingToChange
-from .leaves import leaves
 
 FRAME = ("bits", "length", "correlation", "truncate")
 """Damage to the frame: flipped bits after its header; a wrong size; another correlation id; half of its bytes with the

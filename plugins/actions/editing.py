@@ -13,13 +13,13 @@ from ...decoder.codec.message import Message
 from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from .. import responses, unanswerable
-from ..rules.input_value import InputValue, InvalidInput
-from ..rules.reach import versions
+from ..answers import responses, unanswerable
+from ..answers.leaves import leaves, pattern
+from ..conditions.input_value import InputValue, InvalidInput
+from ..conditions.reach import versions
 from .action import Action, ActionContext, Effect, response_of
 from .fault_plan import FaultPlan, NothingToChange
 from .field_values import value_of
-from .leaves import leaves, pattern
 
 METADATA = facts.api_key("Metadata")
 FIND_COORDINATOR = facts.api_key("FindCoordinator")

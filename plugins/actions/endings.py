@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...decoder import Exchange
 from ...decoder.filter import Filter
-from ..rules.input_value import InputValue
+from ..conditions.input_value import InputValue
 from .action import NO_EFFECT, Action, ActionContext, Effect, span
 from .fault_plan import FOREVER, ConnectionCut, CutPoint, FaultPlan
 

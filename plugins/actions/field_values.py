@@ -9,8 +9,8 @@ from ...decoder import EncodeError, encode_body
 from ...decoder.codec.message import is_error_code
 from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import facts
-from ..rules.input_value import InputValue
-from .leaves import pattern
+from ..answers.leaves import pattern
+from ..conditions.input_value import InputValue
 
 Place = tuple[str, int, int]
 """``"request"`` or ``"response"``, api key, version."""

@@ -12,7 +12,7 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.reference import releases
 from ...decoder.schema import facts
-from ..rules.input_value import InputValue
+from ..conditions.input_value import InputValue
 from .action import NO_EFFECT, Action, ActionContext, Effect, response_of, span
 from .fault_plan import FaultPlan, NothingToChange
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...decoder import Exchange
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
-from ..rules.input_value import InputValue, InvalidInput
+from ..conditions.input_value import InputValue, InvalidInput
 from ..versions.emulated_release import EmulatedRelease
 from ..versions.profile import Profile, api
 from .action import Action, ActionContext

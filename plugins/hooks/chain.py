@@ -16,7 +16,7 @@ from ...decoder import Exchange, Message, decode_request
 from ...decoder.connection import hit_notes
 from ...decoder.connection.exchange import State
 from ...diagnostics import contained
-from .. import unanswerable
+from ..answers import unanswerable
 from .context import Context, Decision, HookEnvironment, HookOutcome, PeerView
 from .plugin import Plugin
 

@@ -12,8 +12,8 @@ from ...decoder import Exchange, Message
 from ...decoder.codec.message import shown_value
 from ...decoder.schema import facts
 from ...errors import BarnabasError
-from .. import responses
-from ..actions.leaves import leaves
+from ..answers import responses
+from ..answers.leaves import leaves
 
 ENTITIES = {"topicName", "groupId", "transactionalId", "producerId", "brokerId"}
 HIGHEST_DELAY_MS = 600_000

@@ -12,7 +12,7 @@ from ...decoder import Exchange
 from ...decoder.filter import Filter, FilterError, compile
 from ...decoder.schema import facts
 from ...errors import BarnabasError
-from ..rules.reach import why_never
+from ..conditions.reach import why_never
 
 HOOKS = {
     "connected": "(self, ctx)",

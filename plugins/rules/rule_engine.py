@@ -13,14 +13,14 @@ from ...decoder.filter.fast_reject import FastReject
 from ...decoder.filter.language.fields import Known, Need
 from ...decoder.filter.language.patterns import within
 from ...decoder.schema import facts
-from .. import fetch_sessions
 from ..actions import ActionContext, ClusterView
 from ..actions.answering import Error
 from ..actions.fault_plan import FaultPlan
-from ..responses import METADATA, cluster_of
-from . import reach
+from ..answers import fetch_sessions
+from ..answers.responses import METADATA, cluster_of
+from ..conditions import reach
+from ..conditions.when import LocalCounter, RuleCounter, Trigger
 from .rules import Rule
-from .when import LocalCounter, RuleCounter, Trigger
 
 SEARCH_SECONDS = 0.05
 """How long the regular expressions of all rules may take for one frame. Past that it passes as if no rule had matched."""

@@ -20,10 +20,10 @@ from typing import Any
 from ...decoder.filter import Filter, compile
 from .. import actions
 from ..actions import Action
-from . import reach, when
-from .input_value import InputValue, InvalidInput, from_plain
+from ..conditions import reach, when
+from ..conditions.input_value import InputValue, InvalidInput, from_plain
+from ..conditions.when import ALWAYS, When
 from .rules_file import RuleError, read, read_text
-from .when import ALWAYS, When
 
 KEYS = ("name", "match", "do", "when")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BarnabasError
-from .input_value import InputValue, InvalidInput, from_plain
+from ..conditions.input_value import InputValue, InvalidInput, from_plain
 
 if TYPE_CHECKING:
     import yaml

@@ -12,7 +12,7 @@ from ...decoder import DecodeError, EncodeError, Message
 from ...decoder.codec.plan import plan
 from ...decoder.records import RecordsError
 from ...decoder.schema import facts
-from .. import responses
+from ..answers import responses
 from . import error_codes, version_ranges
 from .fields import FieldLoss, Fields, fit
 from .fields import error_codes as replace_codes

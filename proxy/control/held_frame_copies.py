@@ -14,7 +14,7 @@ from ...decoder.codec.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.codec.secrets import MASK, mask
 from ...decoder.schema import facts
 from ...diagnostics import contained
-from ...plugins.responses import error_response
+from ...plugins.answers.responses import error_response
 from ..settings.control_messages import Failure, FrameHeld, HeldNotice, Json, Notices
 from .async_channel import CommandFailed
 

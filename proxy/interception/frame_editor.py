@@ -17,7 +17,7 @@ from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
 from ...decoder.wire.acks import produce_acks as produce_acks
 from ...plugins.actions.fault_plan import FaultPlan
-from ...plugins.responses import with_cluster
+from ...plugins.answers.responses import with_cluster
 from ...plugins.rules.rule_engine import RuleEngine
 from ..addressing.address_map import AddressMap
 from ..addressing.node_endpoint_scanner import ENDPOINTS

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ...decoder import Exchange
 from ...decoder.connection.hit_notes import EDITED_BY_HAND
 from ...decoder.schema import facts
-from ...plugins import fetch_sessions
 from ...plugins.actions.fault_plan import FaultPlan, damaged
-from ...plugins.fetch_sessions import FETCH
+from ...plugins.answers import fetch_sessions
+from ...plugins.answers.fetch_sessions import FETCH
 from ..events import Capped
 from ..negotiation import version_adaptation
 from ..relay.correlation import REQUEST, InFlight
@@ -118,7 +118,7 @@ class RequestInterceptor:
         return True
 
     def _whole_fetches(self) -> bool:
-        """Whether a rule or a plugin has to know all topics of a Fetch (see `plugins.fetch_sessions`)."""
+        """Whether a rule or a plugin has to know all topics of a Fetch (see `plugins.answers.fetch_sessions`)."""
         connection = self._connection
         plugins = connection.relay.plugins
         return connection.relay.editor.rules.whole_fetches() or (plugins is not None and plugins.whole_fetches)

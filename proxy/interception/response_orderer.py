@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...plugins.responses import METADATA
+from ...plugins.answers.responses import METADATA
 from ..negotiation import version_adaptation
 from ..relay.correlation import REQUEST, InFlight
 from ..relay.interfaces import HookedRequest

@@ -7,7 +7,7 @@ from typing import Any
 from ... import decoder
 from ...decoder.codec.message import Message
 from ...decoder.schema import facts
-from ...plugins.responses import error_response
+from ...plugins.answers.responses import error_response
 
 UNKNOWN_SERVER_ERROR = facts.error_code("UNKNOWN_SERVER_ERROR")
 

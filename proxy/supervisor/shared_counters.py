@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from ...plugins.conditions.when import LocalCounter, RuleCounter
 from ...plugins.rules.rules import Rule
-from ...plugins.rules.when import LocalCounter, RuleCounter
 
 SLOTS = 1024
 WORDS = 5

@@ -15,7 +15,7 @@ from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.filter.entities import TopicPartition
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import error_places, facts
-from barnabas.plugins import leaders
+from barnabas.plugins.answers import leaders
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 

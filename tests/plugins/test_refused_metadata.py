@@ -13,7 +13,7 @@ from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.schema import facts
-from barnabas.plugins.responses import with_cluster
+from barnabas.plugins.answers.responses import with_cluster
 from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 

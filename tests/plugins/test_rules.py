@@ -11,9 +11,9 @@ from barnabas import plugins
 from barnabas.decoder.codec.codec import decode_body
 from barnabas.decoder.codec.plan import StructPlan
 from barnabas.decoder.schema import facts
-from barnabas.plugins import responses
-from barnabas.plugins.actions.leaves import leaves
-from barnabas.plugins.rules.reach import shadowed
+from barnabas.plugins.answers import responses
+from barnabas.plugins.answers.leaves import leaves
+from barnabas.plugins.conditions.reach import shadowed
 from barnabas.plugins.rules.rules import InvalidInput, Rule, RuleError, load_rules, parse_rules
 from harness.generator import Generator, triples
 

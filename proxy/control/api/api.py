@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from ....plugins.rules.input_value import encodable
+from ....plugins.conditions.input_value import encodable
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
 from ...settings.control_messages import Failure, Json, RemoveIntercept
 from ...settings.serialization import to_plain

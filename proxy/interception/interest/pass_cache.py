@@ -21,8 +21,8 @@ from ....decoder.codec.message import Message
 from ....decoder.codec.plan import FieldPlan
 from ....decoder.filter.entities import NAMES
 from ....decoder.schema.meaning import Meaning
-from ....plugins.actions.leaves import leaves
-from ....plugins.fetch_sessions import FETCH, SESSION, whole
+from ....plugins.answers.fetch_sessions import FETCH, SESSION, whole
+from ....plugins.answers.leaves import leaves
 from ....plugins.rules.rule_engine import RuleEngine
 from ..frame_editor import PRODUCE
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from ....decoder.filter import compile
 from ....diagnostics import contained
-from ....plugins import fetch_sessions
-from ....plugins.fetch_sessions import FETCH
+from ....plugins.answers import fetch_sessions
+from ....plugins.answers.fetch_sessions import FETCH
 from ....plugins.hooks.context import Decision
 from ...events import PluginLate, RelayFault, show
 from ...relay.correlation import REQUEST
@@ -58,7 +58,7 @@ class PluginInterceptor:
         self._responses: frozenset[int] = frozenset()
         self._exchanges: frozenset[int] = frozenset()
         self.whole_fetches = False
-        """Whether a plugin has to know all topics of a Fetch request (see `plugins.fetch_sessions`)."""
+        """Whether a plugin has to know all topics of a Fetch request (see `plugins.answers.fetch_sessions`)."""
         self._gone = False
         self.calls: Counter[str] = Counter()
         """How often hooks were called for a message, by plugin."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 from ....decoder import Exchange
 from ....errors import BarnabasError
 from ....plugins.actions.fault_plan import FaultPlan
+from ....plugins.conditions.when import RuleCounter
 from ....plugins.rules.rule_engine import RuleEngine
-from ....plugins.rules.when import RuleCounter
 from ...ring.clock import now_ns
 from ...settings.control_messages import RuleEntry, RuleHits, RuleState
 from ...supervisor.shared_counters import FileRule, SharedCounters, first_serial

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from barnabas.decoder.filter import FilterError, compile, complete
 from barnabas.decoder.schema import facts
-from barnabas.plugins.rules.input_value import InvalidInput, from_plain
+from barnabas.plugins.conditions.input_value import InvalidInput, from_plain
 
 LOOKED_UP = [former for former in facts.former_names() if former.kind != "field"]
 

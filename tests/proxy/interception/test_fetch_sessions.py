@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from barnabas.plugins import fetch_sessions
+from barnabas.plugins.answers import fetch_sessions
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
 from harness import wire

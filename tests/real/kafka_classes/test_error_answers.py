@@ -12,7 +12,7 @@ from barnabas import decoder
 from barnabas.decoder.codec.message import Message
 from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.schema import facts
-from barnabas.plugins import responses
+from barnabas.plugins.answers import responses
 from harness.run.slices import only
 from real.clients import java_programs
 

@@ -15,7 +15,7 @@ from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
-from barnabas.plugins.actions.leaves import leaves, pattern
+from barnabas.plugins.answers.leaves import leaves, pattern
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from harness.waiting import until

@@ -10,8 +10,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import Message, is_error_code
 from barnabas.decoder.schema import facts
-from barnabas.plugins import responses
-from barnabas.plugins.actions.leaves import leaves, pattern
+from barnabas.plugins.answers import responses
+from barnabas.plugins.answers.leaves import leaves, pattern
 from barnabas.plugins.rules.rule_engine import RuleEngine, exchange_of
 from barnabas.plugins.rules.rules import Rule
 from harness.waiting import until

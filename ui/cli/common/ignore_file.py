@@ -17,7 +17,7 @@ from .output import counted
 
 if TYPE_CHECKING:
     from ....decoder.findings import Finding
-    from ....plugins.rules.input_value import InputValue
+    from ....plugins.conditions.input_value import InputValue
 
 IgnoreOption = Annotated[
     Path | None,
@@ -111,7 +111,7 @@ def _client(about: Mapping[str, Any]) -> IgnoredClient:
 
 
 def _read(path: Path) -> list[IgnoreEntry]:
-    from ....plugins.rules.input_value import InvalidInput
+    from ....plugins.conditions.input_value import InvalidInput
     from ....plugins.rules.rules_file import RuleError, read
 
     try:

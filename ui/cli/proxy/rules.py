@@ -58,7 +58,7 @@ def check(
     from ....decoder.schema import facts
     from ....plugins.actions.answering import Error
     from ....plugins.actions.versions import Pretend
-    from ....plugins.rules.reach import shadowed
+    from ....plugins.conditions.reach import shadowed
 
     rules = read(file)
     if as_json:

@@ -462,7 +462,7 @@ def _body_type(frame: QueuedFrame) -> tuple[str, int, int]:
 
 def answerable(api_key: int, version: int) -> bool:
     """Whether the API's response has an error code at this version."""
-    from ....plugins.responses import has_error_code
+    from ....plugins.answers.responses import has_error_code
 
     try:
         return has_error_code(api_key, version)

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..bounded import BoundedDict
-from ..decoder import Topics, decode_response, read_response
-from ..decoder.codec.message import Message
-from ..decoder.filter.entities import TopicPartition
-from ..decoder.schema import error_places, facts
-from .actions.leaves import leaves
+from ...bounded import BoundedDict
+from ...decoder import Topics, decode_response, read_response
+from ...decoder.codec.message import Message
+from ...decoder.filter.entities import TopicPartition
+from ...decoder.schema import error_places, facts
+from .leaves import leaves
 
 _METADATA = facts.api_key("Metadata")
 MOST_BYTES, MOST_PARTITIONS = 8 << 20, 100_000

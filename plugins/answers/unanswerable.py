@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from ..decoder.codec.message import Message
-from ..decoder.codec.plan import StructPlan, plan
-from ..decoder.schema import facts
-from ..decoder.schema.meaning import Meaning
+from ...decoder.codec.message import Message
+from ...decoder.codec.plan import StructPlan, plan
+from ...decoder.schema import facts
+from ...decoder.schema.meaning import Meaning
 
 PRODUCE = facts.api_key("Produce")
 NAMES = frozenset({Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID})

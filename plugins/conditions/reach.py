@@ -17,7 +17,7 @@ from ...decoder.filter.language.tree import And, FieldValue, Node, Op, SameTopic
 from ...decoder.filter.predicates import predicate
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
-from ..unanswerable import NAMES, names, repeated_in
+from ..answers.unanswerable import NAMES, names, repeated_in
 from .when import ALWAYS, When
 
 
