@@ -33,7 +33,8 @@ from .errors import (
     UnknownApi,
     UnknownVersion,
 )
-from .schema import drafts, facts, previews
+from .reference.definitions import drafts, previews
+from .schema import facts
 from .wire.frame import Direction
 
 __all__ = [

@@ -31,7 +31,7 @@ MOST_CHILDREN = 12
 LARGER = {
     "bench": (13, "a folder for each thing that is measured"),
     "captures": (13, "a folder for each thing that is done with recordings"),
-    "decoder": (13, "its folders, and the errors that all of them raise"),
+    "decoder": (14, "its folders, the errors that all of them raise, and how messages are shown"),
     "decoder/schema/definitions": (110, "a file for each API, as in Kafka"),
     "docs": (45, "a page for each subject, and pictures"),
     "proxy": (14, "its folders, and the events that all of them send"),

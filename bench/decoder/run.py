@@ -34,10 +34,10 @@ from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder import records
 from barnabas.decoder.codec.decode import decoder as inner_reader
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.native import accelerator
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import snake_case
+from barnabas.decoder.schema.plan import plan
 from frames import Case, cases
 
 SECONDS = 0.08

@@ -13,10 +13,10 @@ from zlib import crc32
 
 from ...decoder import Direction, Exchange, Message
 from ...decoder.codec.message import jsonable
-from ...decoder.codec.plan import StructPlan
 from ...decoder.codec.secrets import shown
 from ...decoder.reference.explain import meaning
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import StructPlan
 from ..replay.roles import NAMES, RoleTree, tree
 
 _NAMES = NAMES | {Meaning.PARTITION}

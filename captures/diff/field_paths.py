@@ -8,7 +8,7 @@ from typing import Any
 
 from ...decoder import Direction, Message
 from ...decoder.codec.message_view import view_of
-from ...decoder.codec.plan import StructPlan
+from ...decoder.schema.plan import StructPlan
 from .flattener import Flattener, Value
 from .sides import SeenExchange
 

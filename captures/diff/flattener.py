@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...decoder import Message
-from ...decoder.codec.plan import FieldPlan, StructPlan
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan, StructPlan
 from ..replay.roles import NAMES, VOLATILE, paths
 from ..serving.recorded_exchanges import Named
 

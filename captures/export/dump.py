@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...decoder import DecodeError, Direction, Exchange, Message
 from ...decoder.codec.codec import header_version
-from ...decoder.codec.plan import extra_plan
-from ...decoder.codec.present import Range, payload_ranges
 from ...decoder.codec.secrets import mask
 from ...decoder.codec.walk import Walker
+from ...decoder.present import Range, payload_ranges
+from ...decoder.schema.plan import extra_plan
 
 _PER_LINE = 16
 

@@ -43,7 +43,7 @@ def program(exchange: Exchange, values: bool = False) -> str:
             *_imports(["json", "socket", "sys"], _needs_uuid(asked)),
             "from barnabas import decoder",
             *_records_import(asked),
-            *(["from barnabas.decoder.codec.present import present"] if answered else []),
+            *(["from barnabas.decoder.present import present"] if answered else []),
             "",
             *_request_lines(exchange, asked, values),
             "",

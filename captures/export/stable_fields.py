@@ -9,8 +9,8 @@ from typing import Any
 
 from ...decoder import Message
 from ...decoder.codec.message import jsonable, shown_value
-from ...decoder.codec.plan import StructPlan
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import StructPlan
 from ..replay.roles import NAMES, RoleTree, tree
 
 _NAMES = NAMES - {Meaning.TOPIC_ID} | {Meaning.PARTITION}

@@ -14,11 +14,11 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ...decoder import DecodeError, Direction, Exchange, Message, State, encode_request, encode_response
-from ...decoder.codec.plan import FieldPlan, StructPlan
 from ...decoder.codec.walk import FieldSpan
 from ...decoder.errors import EncodeError
 from ...decoder.records import Partial, RecordsError, batches
 from ...decoder.schema import facts
+from ...decoder.schema.plan import FieldPlan, StructPlan
 from ..reading.capture import Capture
 from .wireshark import Wireshark, fields
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from ...decoder import DecodeError, decode_body, encode_body
 from ...decoder.codec.codec import decode_request_header, header_version, read_header
-from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
+from ...decoder.schema.plan import StructPlan, plan
 from ...errors import install
 
 try:

@@ -237,7 +237,7 @@ static inline Waiting *waiting_at(const ConnectionRecorder *recorder, Py_ssize_t
     return in_flight_at(&recorder->queue, place, sizeof(Waiting));
 }
 
-/* Frames that may carry KRaft's metadata log: credentials in it are masked in Python (decoder/embedded/metadata_log.py). */
+/* Frames that may carry KRaft's metadata log: credentials in it are masked in Python (decoder/codec/metadata_log.py). */
 enum { FETCH = 1, FETCH_SNAPSHOT = 59, METADATA_LOG_HEAD = 4096 };
 
 static inline int holds(const uint8_t *data, size_t size, const void *wanted, size_t wanted_size) {

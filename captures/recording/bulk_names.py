@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Any
 
 from ...decoder import Exchange
-from ...decoder.codec.plan import plan
 from ...decoder.filter.names import UNKNOWN_ID, names_of, paths
 from ...decoder.native.accelerator import description
 from ...decoder.native.accelerator import native as decoder_native
+from ...decoder.schema.plan import plan
 from ..native.accelerator import native
 from .bulk_frames import FrameReaders, PlacedFrames, Way
 from .index import STATE_MASK, STATES, SURPLUS, UNDECODED, Index

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from ...decoder import Exchange
 from ...decoder.codec.message import Message, is_error_code, jsonable, shown_value
-from ...decoder.codec.plan import FieldPlan
 from ...decoder.records import Batch, Partial, RecordsError, batches
 from ...decoder.records.batch import CONTROL, HEADER_SIZE
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan
 from .mapping import IdMapping, request_scope
 from .partial_requests import PRODUCE, is_retriable, partitions_to_retry
 from .preparer import Preparer

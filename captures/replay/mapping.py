@@ -15,11 +15,11 @@ from typing import Any
 
 from ...decoder import embedded
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import ZERO_UUID
-from ...decoder.embedded.payload import leading_int16
+from ...decoder.codec.payload import leading_int16
 from ...decoder.errors import DecodeError, EncodeError
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import ZERO_UUID
 from .rewrite import Scope, pairs
 
 

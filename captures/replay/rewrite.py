@@ -1,7 +1,7 @@
 """Visiting the fields of a message that have a role: to change them, to list them, or to pair two messages.
 
 A *scope* is where a field stands: the topic, partition, group, member and producer that the structs around it name.
-Values are in plan form (see `decoder.codec.plan`). Unchanged values stay the same objects, so that `decoder.codec.splice` keeps
+Values are in plan form (see `decoder.schema.plan`). Unchanged values stay the same objects, so that `decoder.codec.splice` keeps
 their bytes.
 """
 
@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import FieldPlan, PlanValue, StructPlan, Values
 from ...decoder.codec.splice import BodySplicer, changed_fields
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan, PlanValue, StructPlan, Values
 from .roles import Branch, RoleTree, tree
 
 Scope = Mapping[Meaning, Any]

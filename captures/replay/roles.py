@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import meaning
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan, StructPlan, plan
 
 NAMES = frozenset(
     {
@@ -73,7 +73,7 @@ class Branch:
 
 @cache
 def tree(kind: str, api_key: int, version: int) -> RoleTree:
-    """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.codec.plan`."""
+    """The roles of ``"request"`` or ``"response"`` at a version; UnknownApi or UnknownVersion as `decoder.schema.plan`."""
     root = plan(kind, api_key, version).root
     return _tree(root) or RoleTree(root, ())
 

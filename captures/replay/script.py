@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from ...decoder import Exchange, ExchangeDone, RequestSeen, State, Topics
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import ZERO_UUID
 from ...decoder.connection.events import Closed, ConnectionEvent, Missing, NonKafkaData, Opened
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import ZERO_UUID
 from .mapping import RecordedCluster, request_scope
 from .partial_requests import Place
 from .policy import Policy, forbidden_null

@@ -11,13 +11,13 @@ from ...decoder import decode_request
 from ...decoder.codec.codec import encode_request
 from ...decoder.codec.encode import UNKNOWN_TAGS, value_from
 from ...decoder.codec.message import Message, shown_value
-from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan, plan
 from ...decoder.errors import EncodeError
 from ...decoder.records import Message as OldMessage
 from ...decoder.records import RecordsError, batches, encode_batch
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
 from ...decoder.schema.notation import FieldLine, snake_case
+from ...decoder.schema.plan import ZERO_UUID, FieldPlan, StructPlan, plan
 from .roles import RoleTree, tree
 
 API_VERSIONS, PRODUCE = facts.api_key("ApiVersions"), facts.api_key("Produce")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ...decoder import Message
-from ...decoder.codec.plan import StructPlan, plan
+from ...decoder.schema.plan import StructPlan, plan
 from .recorded_exchanges import RecordedExchange
 
 Key = TypeVar("Key", bound=Hashable)

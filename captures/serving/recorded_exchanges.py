@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ...decoder import Exchange, Message, State
 from ...decoder.codec.message_view import MessageView
-from ...decoder.codec.plan import FieldPlan, StructPlan
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan, StructPlan
 from ..replay.roles import NAMES, VOLATILE, paths
 
 PRODUCE = facts.api_key("Produce")

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from ...decoder import Exchange, Message
 from ...decoder.codec.message import jsonable, shown_value
-from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.errors import DecodeError
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan, StructPlan, plan
 
 ABOUT: dict[Meaning | None, str] = {
     Meaning.TOPIC: "topic",

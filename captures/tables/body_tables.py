@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...decoder import Direction, Exchange, Message, records
-from ...decoder.codec.plan import plan
-from ...decoder.codec.present import RECORD_APIS, Presenter
 from ...decoder.errors import DecodeError
+from ...decoder.present import RECORD_APIS, Presenter
 from ...decoder.schema import facts
+from ...decoder.schema.plan import plan
 from ...decoder.values import SchemaSource
 from . import bodies
 from .columns import KEY, TABLES

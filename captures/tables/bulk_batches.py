@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import crc32c
 
 from ...decoder import Topics
-from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.native.accelerator import description
 from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.records import codecs
 from ...decoder.records.batch import CODEC_MASK, CONTROL, CRC_FROM, LOG_APPEND, TRANSACTIONAL
 from ...decoder.schema import facts
+from ...decoder.schema.plan import StructPlan, plan
 from ..native.accelerator import native
 from ..reading.context import Origin
 from ..recording.bulk_frames import FrameReaders, PlacedFrames, Way

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from ...decoder import Exchange
-from ...decoder.codec.present import RECORD_APIS
 from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.filter import Filter, compile
+from ...decoder.present import RECORD_APIS
 from ...decoder.values import SchemaSource
 from ..reading.capture import Capture, Row
 from ..reading.context import Broker, Context, Origin, contexts_of, merged, recording_of

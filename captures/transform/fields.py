@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from ...decoder.codec.plan import FieldPlan, StructPlan
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import FieldPlan, StructPlan
 
 
 class RedactionKind(StrEnum):

@@ -14,15 +14,15 @@ from ...decoder import Exchange, decode_request_header
 from ...decoder.codec.codec import read_request
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import Values
+from ...decoder.codec.payload import decode, definition, leading_int16, newest
 from ...decoder.codec.splice import BodySplicer, changed_fields
 from ...decoder.connection.topics import Topics
 from ...decoder.embedded import INTERNAL
 from ...decoder.embedded.groups import STREAMS_ASSIGNOR
-from ...decoder.embedded.payload import decode, definition, leading_int16, newest
 from ...decoder.embedded.topics import CLUSTER_METADATA_ID, COORDINATORS, of_control
 from ...decoder.errors import DecodeError, Truncated
 from ...decoder.schema import facts
+from ...decoder.schema.plan import Values
 from ...decoder.wire.varint import VarintError, read_uvarint
 from .batches import BLANK, rewritten
 from .fields import NAMES, FieldRule, RedactionKind, Replacement, RuleBranch, RuleTree, rule_tree

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from ..errors import DecodeError, TrailingBytes, Truncated
 from ..native.accelerator import native
 from ..schema import facts
+from ..schema.plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Value, Values, extra_plan, plan
 from .decode import FAULTS, Decode, decoder
 from .encode import encode_struct, values_from
 from .message import Message, plain_places
-from .plan import API_VERSIONS, CONTROLLED_SHUTDOWN, Fields, Plan, Value, Values, extra_plan, plan
 from .project import Reader, error_paths, reader
 from .walk import Walker
 

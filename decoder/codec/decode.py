@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import cache
 
 from ..native.accelerator import description, native
+from ..schema.plan import FieldPlan, Fields, Plan, StructPlan, Values
 from ..wire.varint import VarintError, read_uvarint
-from .plan import FieldPlan, Fields, Plan, StructPlan, Values
 
 Decode = Callable[[bytes, int], tuple[Values, int]]
 

@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from ..errors import EncodeError
+from ..schema.plan import FieldPlan, PlanValue, StructPlan, Value, Values
 from ..wire.varint import write_uvarint
 from .decode import FIXED, LENGTH_FORMAT
-from .plan import FieldPlan, PlanValue, StructPlan, Value, Values
 
 _PACK = {name: _struct.Struct(">" + code).pack for name, code in FIXED.items()}
 _COUNT = _struct.Struct(">i").pack

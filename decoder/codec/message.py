@@ -16,8 +16,8 @@ from ..records import RecordsError
 from ..records.places import part_of, with_part
 from ..schema import facts
 from ..schema.meaning import Meaning
+from ..schema.plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
 from .encode import UNKNOWN_TAGS, value_from
-from .plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values
 from .splice import BodySplicer
 from .walk import FieldSpan, Walker
 

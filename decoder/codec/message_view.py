@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NewType
 
+from ..schema.plan import ZERO_UUID, FieldPlan, PlanValue, StructPlan, Values
 from .message import Message
-from .plan import ZERO_UUID, FieldPlan, PlanValue, StructPlan, Values
 from .project import field_at, values_at
 
 _EMPTY = {"string": "", "uuid": ZERO_UUID}

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from ..errors import DecodeError, EncodeError
 from ..native.accelerator import description, native
 from ..schema import facts
+from ..schema.plan import FieldPlan, Plan, PlanValue, StructPlan, Value, field_paths, plan
 from .decode import FAULTS, python_decoder
 from .message import Message, is_error_code, shown_value
-from .plan import FieldPlan, Plan, PlanValue, StructPlan, Value, field_paths, plan
 from .walk import Walker
 
 Projection = Callable[[bytes], dict[str, Value]]

@@ -12,16 +12,16 @@ from functools import cache
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from ..embedded import metadata_log
 from ..errors import DecodeError, UnknownVersion
-from ..reference.settings import holds_credentials, holds_no_credentials, may_be_credentials
 from ..schema import facts, meaning
 from ..schema.meaning import Meaning
+from ..schema.plan import Fields, Plan, field_paths
+from ..schema.settings import holds_credentials, holds_no_credentials, may_be_credentials
 from ..wire.frame import Direction
+from . import metadata_log
 from .codec import decode_request, decode_response, guess_request, peek_request, read_request
 from .decode import decoder
 from .message import Message
-from .plan import Fields, Plan, field_paths
 from .project import Place, places
 
 MASK = b"*"

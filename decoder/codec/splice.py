@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from operator import is_not
 from typing import Any, Protocol, TypeVar
 
+from ..schema.plan import FieldPlan, PlanValue, StructPlan, Values
 from ..wire.varint import read_uvarint, write_uvarint
 from .decode import field_skipper
 from .encode import encode_field
-from .plan import FieldPlan, PlanValue, StructPlan, Values
 
 
 class Branch(Protocol):

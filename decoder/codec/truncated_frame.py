@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ..errors import DecodeError
+from ..schema.plan import plan
 from ..wire.frame import Direction
 from .codec import decode_request_header, read_header
-from .plan import plan
 from .project import error_paths
 from .walk import Walker
 

@@ -10,10 +10,10 @@ import struct as _struct
 from typing import NamedTuple
 
 from ..errors import BadLength, BadUtf8, DecodeError, LimitExceeded, Truncated
+from ..schema.plan import FieldPlan, Fields, Plan, StructPlan, Value
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint
 from .decode import FAULTS, FIXED, FREE_ITEMS, LENGTH_FORMAT, item_skipper, most_items
 from .encode import UNKNOWN_TAGS
-from .plan import FieldPlan, Fields, Plan, StructPlan, Value
 
 _KEPT = 1 << 14
 """Array items that `Walker.explain` keeps, so that a fault at the end of a large message takes no more memory than the message."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from ..codec.codec import UNSUPPORTED_VERSION, decode_body, encode_request, read_response
 from ..codec.message import MessagePair
-from ..codec.plan import API_VERSIONS
 from ..codec.project import values_at
 from ..errors import DecodeError
 from ..schema import facts
+from ..schema.plan import API_VERSIONS
 
 Range = tuple[int, int]
 _ERROR = slice(4, 6)

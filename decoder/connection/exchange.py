@@ -10,12 +10,12 @@ from ..codec import secrets
 from ..codec.codec import UNSUPPORTED_VERSION, guess_request, read_request, read_response
 from ..codec.message import Message
 from ..codec.message_view import MessageView, view_of
-from ..codec.plan import API_VERSIONS, Fields
-from ..codec.present import Presenter, payloads
 from ..codec.project import first_error
 from ..codec.truncated_frame import first_error_in
 from ..errors import BadUtf8, DecodeError, UnknownVersion
+from ..present import Presenter, payloads
 from ..schema import facts
+from ..schema.plan import API_VERSIONS, Fields
 from ..wire.frame import Direction
 from .api_versions import PeerInfo
 from .plausible import Flaw, FlawKind, flaw

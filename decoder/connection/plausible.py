@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ..codec.message import Message
-from ..codec.plan import Plan
+from ..schema.plan import Plan
 
 LONGEST_THROTTLE_MS = 24 * 3600 * 1000
 """Brokers throttle for a quota window at most: 11 samples of 1 s by default, and hardly an hour with other settings."""

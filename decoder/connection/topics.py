@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from ..codec.message import MessagePair
-from ..codec.plan import Plan, field_paths
 from ..codec.project import values_at
 from ..schema import facts
 from ..schema.meaning import Meaning
+from ..schema.plan import Plan, field_paths
 
 NAMING_APIS = facts.api_key_set("Metadata", "CreateTopics", "DescribeTopicPartitions")
 """The APIs whose responses name topics beside their ids."""

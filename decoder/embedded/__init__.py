@@ -12,9 +12,9 @@ Bytes that do not match raise a `DecodeError` and nothing else.
 
 from __future__ import annotations
 
+from ..codec.payload import Payload, decode, encode, names
 from .find import of
 from .groups import assignment, subscription
-from .payload import Payload, decode, encode, names
 from .sasl import step as sasl_step
 from .telemetry import metrics
 from .topics import INTERNAL, of_control, of_record

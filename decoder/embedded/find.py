@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from .. import records
 from ..codec.codec import read_request, read_response
 from ..codec.message import Message
-from ..codec.plan import Fields
+from ..codec.payload import Payload, decode, fields_of, leading_int16
 from ..codec.secrets import shown
 from ..errors import DecodeError
 from ..schema import facts
+from ..schema.plan import Fields
 from . import groups, sasl, telemetry, topics
-from .payload import Payload, decode, fields_of, leading_int16
 
 TopicNames = Mapping[uuid.UUID, str]
 _Reader = Callable[[Message, Message | None, TopicNames], Iterator[Payload]]

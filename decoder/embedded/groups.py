@@ -8,9 +8,9 @@ SubscriptionInfo and AssignmentInfo of Kafka Streams.
 
 from __future__ import annotations
 
-from ..codec.plan import Fields, Value
+from ..codec.payload import decode, fields_of, leading_int16, newest
 from ..errors import BadLength, DecodeError, Truncated, UnknownVersion
-from .payload import decode, fields_of, leading_int16, newest
+from ..schema.plan import Fields, Value
 
 _SUBSCRIPTION = {"consumer": "ConsumerProtocolSubscription", "connect": "ConnectSubscription"}
 _ASSIGNMENT = {"consumer": "ConsumerProtocolAssignment", "connect": "ConnectAssignment"}

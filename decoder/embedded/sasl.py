@@ -12,9 +12,9 @@ import binascii
 import json
 import re
 
-from ..codec.plan import Fields
-from ..reference.settings import SENSITIVE
-from .payload import HIDDEN
+from ..codec.payload import HIDDEN
+from ..schema.plan import Fields
+from ..schema.settings import SENSITIVE
 
 _GS2 = re.compile(r"(?P<binding>[ny]|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,]*))?,(?P<rest>.*)", re.S)
 _NONCE = r"[!-+\--~]+"

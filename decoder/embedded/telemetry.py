@@ -11,8 +11,8 @@ import struct
 from typing import NamedTuple
 
 from .. import records
-from ..codec.plan import Fields, Value
 from ..errors import BadLength, BadUtf8, DecodeError, Truncated
+from ..schema.plan import Fields, Value
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint, zigzag
 
 LIMIT = 8 << 20

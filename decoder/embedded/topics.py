@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..codec.plan import Fields
+from ..codec.metadata_log import TOPIC_ID, hide_fields, record_head, types
+from ..codec.payload import decode, fields_of, leading_int16, newest
 from ..errors import DecodeError, UnknownApi, UnknownVersion
 from ..records.record import CONTROL_TYPES
 from ..schema import facts
 from ..schema.notation import Definition
-from .metadata_log import TOPIC_ID, hide_fields, record_head, types
-from .payload import decode, fields_of, leading_int16, newest
+from ..schema.plan import Fields
 
 COORDINATORS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA = frozenset({"__cluster_metadata", "__remote_log_metadata"})

@@ -11,9 +11,9 @@ from functools import cache
 from typing import NamedTuple
 
 from ..codec.message import is_error_code
-from ..codec.plan import ZERO_UUID, FieldPlan, Plan, PlanValue, StructPlan, Values, field_paths, plan
 from ..schema import facts
 from ..schema.meaning import Meaning
+from ..schema.plan import ZERO_UUID, FieldPlan, Plan, PlanValue, StructPlan, Values, field_paths, plan
 
 NAMES = {
     "group": Meaning.GROUP,

@@ -12,10 +12,10 @@ from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from ..codec.message import Message
-from ..codec.plan import ZERO_UUID, Plan, field_paths
 from ..codec.project import values_at
 from ..connection.exchange import Exchange
 from ..connection.topics import NAMING_APIS, Topics, naming_paths
+from ..schema.plan import ZERO_UUID, Plan, field_paths
 from . import analysis, entities, evaluate, values
 from .entities import TopicPartition
 from .language import tree

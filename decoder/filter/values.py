@@ -8,13 +8,13 @@ from itertools import chain
 
 from .. import records
 from ..codec.message import Message
-from ..codec.plan import Plan, PlanValue
 from ..codec.project import field_at, values_at
 from ..connection.exchange import Exchange, State
 from ..connection.hit_notes import rules_in
 from ..connection.topics import Topics
 from ..errors import EncodeError
 from ..schema import facts
+from ..schema.plan import Plan, PlanValue
 from . import entities
 from .entities import MessagePart, TopicPartition
 from .language.fields import Field, ValueKind

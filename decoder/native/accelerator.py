@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from types import ModuleType
 
-from ..codec.plan import FieldPlan, StructPlan
+from ..schema.plan import FieldPlan, StructPlan
 
 
 def extension(package: str) -> ModuleType | None:

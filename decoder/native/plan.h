@@ -1,4 +1,4 @@
-/* The decoder's plan in C: what decoder/codec/plan.py says about one message at one version, ready to be run. */
+/* The decoder's plan in C: what decoder/schema/plan.py says about one message at one version, ready to be run. */
 #ifndef BARNABAS_PLAN_H
 #define BARNABAS_PLAN_H
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from ..codec.codec import decode_request, decode_response, encode_request, encode_response, read_values
 from ..codec.message import Message, is_error_code
-from ..codec.plan import SIZES, FieldPlan, Fields, Plan, StructPlan, Value, extra_plan, field_paths, plan
 from ..codec.walk import FieldSpan
 from ..records.record import Record
 from ..records.write import encode_batch, encode_messages
 from ..schema import facts
+from ..schema.plan import SIZES, FieldPlan, Fields, Plan, StructPlan, Value, extra_plan, field_paths, plan
 from .fields import HEADER
 
 CORRELATION_ID, CLIENT_ID = 7, "shop"

@@ -15,10 +15,11 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from ..errors import DecoderError
-from ..schema import drafts, facts
+from ..schema import facts
 from ..schema.facts import FormerName
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine, VersionRange, snake_case
 from . import fields, releases
+from .definitions import drafts
 from .explanations import texts
 from .explanations.blocks import TextBlock
 from .fields import SchemaField

@@ -10,8 +10,9 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from ..schema import drafts, facts
+from ..schema import facts
 from ..schema.notation import NO_VERSIONS, Definition, FieldLine, snake_case
+from .definitions import drafts
 from .explanations.blocks import BlockError
 
 _FILE = "fields.txt"

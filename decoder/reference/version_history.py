@@ -6,9 +6,9 @@ from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
 
-from ..codec.plan import FieldPath, FieldPlan, field_paths, plan
 from ..schema import facts
 from ..schema.notation import VersionRange
+from ..schema.plan import FieldPath, FieldPlan, field_paths, plan
 from . import explain
 from .explain import KipText
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ..codec.plan import FieldPlan, StructPlan, plan
 from . import facts
 from .meaning import Meaning
+from .plan import FieldPlan, StructPlan, plan
 
 RESPONSE, EVERYWHERE = "response", "everywhere"
 """Words of the table that are no name of an array."""

@@ -1,7 +1,7 @@
 """What fields are: a topic's name, a broker's address, an epoch, an error, a secret. The facts are in
 ``definitions/meanings.txt``; its head says how to read them.
 
-`codec.plan` attaches the meaning to every field of a plan, so that whoever walks a message reads it there.
+`schema.plan` attaches the meaning to every field of a plan, so that whoever walks a message reads it there.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from ..codec.plan import Plan, StructPlan, field_paths
 from . import facts
 from .notation import VersionRange
+from .plan import Plan, StructPlan, field_paths
 
 
 class EmptyMeaning(NamedTuple):

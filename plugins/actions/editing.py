@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 
 from ...decoder import DecodeError, EncodeError, Exchange, decode_request
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import API_VERSIONS, StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.schema import facts
+from ...decoder.schema.plan import API_VERSIONS, StructPlan, plan
 from ..answers import responses, unanswerable
 from ..answers.leaves import leaves, pattern
 from ..conditions.input_value import InputValue, InvalidInput

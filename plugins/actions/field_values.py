@@ -7,8 +7,8 @@ from typing import Any
 
 from ...decoder import EncodeError, encode_body
 from ...decoder.codec.message import is_error_code
-from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import facts
+from ...decoder.schema.plan import FieldPlan, StructPlan, plan
 from ..answers.leaves import pattern
 from ..conditions.input_value import InputValue
 

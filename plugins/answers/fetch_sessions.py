@@ -16,13 +16,13 @@ from functools import cache
 from ...decoder import encode_response
 from ...decoder.codec.codec import header_version
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import SIZES, plan
 from ...decoder.connection.hit_notes import FOR_TOPICS
 from ...decoder.filter import Filter
 from ...decoder.filter.analysis import leaves
 from ...decoder.filter.language.paths import Path
 from ...decoder.filter.language.tree import Search
 from ...decoder.schema import facts
+from ...decoder.schema.plan import SIZES, plan
 
 FETCH = facts.api_key("Fetch")
 SINCE = 7

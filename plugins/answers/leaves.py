@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ...decoder import Topics
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import ZERO_UUID, FieldPlan, StructPlan
 from ...decoder.filter.entities import MessagePart, TopicPartition
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import ZERO_UUID, FieldPlan, StructPlan
 
 NOWHERE = TopicPartition(None, None, None, None, None)
 

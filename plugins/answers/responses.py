@@ -19,11 +19,11 @@ from ... import decoder
 from ...decoder import Topics
 from ...decoder.codec.encode import values_from
 from ...decoder.codec.message import Message, is_error_code
-from ...decoder.codec.plan import API_VERSIONS, FieldPlan, StructPlan, plan
 from ...decoder.filter.entities import MessagePart
 from ...decoder.schema import error_places, facts
 from ...decoder.schema.error_places import BrokerKind, ErrorPlace, error_field, has_errors
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import API_VERSIONS, FieldPlan, StructPlan, plan
 from .leaves import inside, whole_part
 
 Selects = Callable[[MessagePart], bool]

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import StructPlan, plan
 
 PRODUCE = facts.api_key("Produce")
 NAMES = frozenset({Meaning.TOPIC, Meaning.GROUP, Meaning.TRANSACTIONAL_ID})

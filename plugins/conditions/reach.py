@@ -10,13 +10,13 @@ from functools import cache
 from typing import Protocol, TypeVar
 
 from ...decoder.codec.message import Message
-from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.filter import Filter
 from ...decoder.filter.analysis import apis, leaves
 from ...decoder.filter.language.tree import And, FieldValue, Node, Op, SameTopicPartition, Test
 from ...decoder.filter.predicates import predicate
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import StructPlan, plan
 from ..answers.unanswerable import NAMES, names, repeated_in
 from .when import ALWAYS, When
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from ...decoder.codec.encode import UNKNOWN_TAGS
 from ...decoder.codec.message import is_error_code, shown_value
-from ...decoder.codec.plan import FieldPlan, StructPlan, plan
 from ...decoder.schema import facts
 from ...decoder.schema.notation import Definition, FieldLine, snake_case
+from ...decoder.schema.plan import FieldPlan, StructPlan, plan
 
 Fields = dict[str, Any]
 

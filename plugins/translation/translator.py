@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from ... import decoder
 from ...decoder import DecodeError, EncodeError, Message
-from ...decoder.codec.plan import plan
 from ...decoder.records import RecordsError
 from ...decoder.schema import facts
+from ...decoder.schema.plan import plan
 from ..answers import responses
 from . import error_codes, version_ranges
 from .fields import FieldLoss, Fields, fit

@@ -14,10 +14,10 @@ from collections.abc import Generator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...decoder.codec.plan import SIZES, FieldPlan, StructPlan, plan
 from ...decoder.native.accelerator import description
 from ...decoder.native.accelerator import native as decoder_native
 from ...decoder.schema import facts
+from ...decoder.schema.plan import SIZES, FieldPlan, StructPlan, plan
 from ...decoder.wire.stream_walk import StreamWalk
 from ..native.accelerator import native
 

@@ -10,8 +10,8 @@ from dataclasses import asdict
 
 from ... import decoder
 from ...decoder.codec.message import Message
-from ...decoder.codec.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.codec.secrets import MASK, mask
+from ...decoder.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.schema import facts
 from ...diagnostics import contained
 from ...plugins.answers.responses import error_response

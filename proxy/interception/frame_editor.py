@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from ... import decoder
 from ...decoder import Exchange, State
-from ...decoder.codec.plan import StructPlan, plan
 from ...decoder.schema import facts
 from ...decoder.schema.meaning import Meaning
+from ...decoder.schema.plan import StructPlan, plan
 from ...decoder.wire.acks import produce_acks as produce_acks
 from ...plugins.actions.fault_plan import FaultPlan
 from ...plugins.answers.responses import with_cluster

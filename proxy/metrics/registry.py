@@ -26,9 +26,9 @@ from prometheus_client.exposition import choose_encoder
 from ... import __version__
 from ...captures.recording.index import STATE_MASK, STATES, UNDECODED, Record
 from ...decoder import Exchange, State
-from ...decoder.codec.plan import Plan
 from ...decoder.findings.models.response_times import LONG_POLLS
 from ...decoder.schema import facts
+from ...decoder.schema.plan import Plan
 from .. import events
 from ..events import WorkerEnded
 from .label_limiter import APART, DIRECTIONS, OTHER, UNKNOWN, LabelLimiter, api_label, by_label, counters, topics_of

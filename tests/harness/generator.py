@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, Plan, StructPlan, plan
 
 LETTERS = "abcXYZ-_.09äß€𝄞"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from barnabas import plugins
 from barnabas.decoder.codec.codec import decode_body
-from barnabas.decoder.codec.plan import StructPlan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import StructPlan
 from barnabas.plugins.answers import responses
 from barnabas.plugins.answers.leaves import leaves
 from barnabas.plugins.conditions.reach import shadowed

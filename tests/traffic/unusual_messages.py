@@ -15,9 +15,9 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.codec.codec import UNSUPPORTED_VERSION, encode_version_refusal
 from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.message import is_error_code
-from barnabas.decoder.codec.plan import API_VERSIONS, FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import API_VERSIONS, FieldPlan, Plan, StructPlan, plan
 from harness.wire import with_size
 
 SECOND = 1_000_000_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ...codec.message import is_error_code
-from ...codec.plan import FieldPlan, field_paths, plan
 from ...schema import facts
+from ...schema.plan import FieldPlan, field_paths, plan
 from .fields import Known, Need, Scope, ValueKind
 
 SIDES = {"req": "request", "resp": "response"}

@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...codec.message import is_error_code
-from ...codec.plan import StructPlan
 from ...codec.secrets import secret_paths, without_quotes
 from ...connection.exchange import Exchange
 from ...schema import facts
+from ...schema.plan import StructPlan
 from ...wire.frame import Direction
 from .finding import Finding
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...codec.message_view import MessageView
-from ...codec.plan import StructPlan
+from ...schema.plan import StructPlan
 
 
 @cache

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ...codec.message import is_error_code
-from ...codec.plan import StructPlan
 from ...connection.exchange import Exchange
 from ...schema.meaning import Meaning
+from ...schema.plan import StructPlan
 from .formatting import topic_name
 
 _NAMING = frozenset((Meaning.TOPIC, Meaning.TOPIC_ID, Meaning.PARTITION, Meaning.GROUP))

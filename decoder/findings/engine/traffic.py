@@ -12,11 +12,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from ...codec.plan import API_VERSIONS
 from ...connection.api_versions import PeerInfo
 from ...connection.connection import expects_no_response
 from ...connection.exchange import Exchange, State
 from ...connection.hit_notes import causes_in
+from ...schema.plan import API_VERSIONS
 from .clusters import NAMING, Cluster, Clusters
 
 M = TypeVar("M")

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ... import records
-from ...codec.plan import StructPlan
+from ...schema.plan import StructPlan
 from ..engine.counters import BoundedDict
 from ..engine.formatting import topic_id_text
 from ..engine.layout import PartitionPlaces, layout, partition_places

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...codec.plan import StructPlan
+from ...schema.plan import StructPlan
 from ..engine.formatting import topic_id_text
 from .row import Check, Pair, Row, Seen
 

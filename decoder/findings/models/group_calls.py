@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ... import embedded
 from ...codec.message_view import MessageView
-from ...codec.plan import Plan
 from ...connection.exchange import Exchange
 from ...errors import DecodeError
 from ...schema import facts
+from ...schema.plan import Plan
 from ..engine.formatting import topic_name
 from ..engine.layout import layout, partition_places, rows, top
 from ..engine.traffic import ClientConnection

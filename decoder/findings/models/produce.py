@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
-from ...codec.plan import Plan
 from ...connection.exchange import Exchange, State
 from ...records import Batch, RecordsError, batches
 from ...schema import facts
+from ...schema.plan import Plan
 from ..engine.detector import Detector, Model
 from ..engine.formatting import topic_name
 from ..engine.layout import layout, partition_places

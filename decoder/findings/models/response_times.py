@@ -11,10 +11,10 @@ from functools import cache
 from typing import NamedTuple
 
 from ...codec.codec import UNSUPPORTED_VERSION
-from ...codec.plan import API_VERSIONS, Plan, plan
 from ...connection.exchange import Exchange, State
 from ...errors import DecodeError
 from ...schema import facts
+from ...schema.plan import API_VERSIONS, Plan, plan
 from ..engine.counters import BoundedDict, DurationHistogram
 from ..engine.detector import Model
 from ..engine.layout import layout

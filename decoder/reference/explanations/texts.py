@@ -7,10 +7,10 @@ from collections.abc import Container, Iterator
 from functools import cache
 from importlib import resources
 
-from ...schema import drafts as draft_messages
 from ...schema import facts
 from ...schema.notation import VersionRange
 from .. import releases
+from ..definitions import drafts as draft_messages
 from .blocks import BlockEntry, BlockError, NotationRule, TextBlock, parse
 
 _TEXTS = resources.files(__package__)

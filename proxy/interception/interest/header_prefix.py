@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
-from ....decoder.codec.plan import SIZES, FieldPlan, Plan, StructPlan, plan
 from ....decoder.errors import DecodeError
 from ....decoder.schema.meaning import Meaning
+from ....decoder.schema.plan import SIZES, FieldPlan, Plan, StructPlan, plan
 from ....decoder.wire.stream_walk import StreamWalk
 
 MOST = 1 << 20

@@ -18,9 +18,9 @@ from typing import Any
 
 from ....decoder import Exchange, Topics
 from ....decoder.codec.message import Message
-from ....decoder.codec.plan import FieldPlan
 from ....decoder.filter.entities import NAMES
 from ....decoder.schema.meaning import Meaning
+from ....decoder.schema.plan import FieldPlan
 from ....plugins.answers.fetch_sessions import FETCH, SESSION, whole
 from ....plugins.answers.leaves import leaves
 from ....plugins.rules.rule_engine import RuleEngine

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ....decoder.codec.decode import FAULTS
-from ....decoder.codec.plan import plan
 from ....decoder.codec.project import error_paths, reader
 from ....decoder.errors import DecodeError
 from ....decoder.filter.entities import paths_of
 from ....decoder.filter.fast_reject import FastReject as QuietFilter
 from ....decoder.schema import facts
+from ....decoder.schema.plan import plan
 from ....plugins.rules.rule_engine import RuleEngine
 from .api_version_bitmap import api_version_bitmap
 from .header_prefix import PrefixReaders, asked_paths, may_have_records

@@ -17,11 +17,11 @@ from barnabas.captures.recording.index import UNDECODED
 from barnabas.captures.recording.names import NameTable, SegmentNames
 from barnabas.decoder import Exchange, Topics
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.filter import compile, entities
 from barnabas.decoder.filter.names import UNKNOWN_ID, Names, apis, names_of, paths
 from barnabas.decoder.filter.values import pairs_as_sent
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, Plan, StructPlan, plan
 from harness.generator import Generator, triples
 from harness.run.slices import thin
 from harness.wire import with_size

@@ -11,7 +11,7 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder import Exchange, embedded, records
-from barnabas.decoder.embedded.metadata_log import TOPIC, TOPIC_ID
+from barnabas.decoder.codec.metadata_log import TOPIC, TOPIC_ID
 from barnabas.decoder.records import Record, encode_batch
 from harness import commands
 from harness.peers.pcap import as_pcap

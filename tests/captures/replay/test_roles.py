@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas.captures.replay.roles import RolePlace, paths, places
-from barnabas.decoder.codec.plan import FieldPlan, plan
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.meaning import Meaning
+from barnabas.decoder.schema.plan import FieldPlan, plan
 
 
 def everything() -> Iterator[tuple[str, int, int]]:

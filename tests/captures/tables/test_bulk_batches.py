@@ -14,9 +14,9 @@ from barnabas.captures import Recorder, tables
 from barnabas.captures.reading.reader import CaptureFile
 from barnabas.captures.recording import bulk_frames
 from barnabas.decoder import Direction
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.records import Record, encode_batch, encode_messages
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import plan
 from harness.recordings import RecordingBuilder, as_pcap
 from harness.wire import with_size
 

@@ -13,10 +13,10 @@ from barnabas.captures.transform.fields import RedactionKind, Replacement, rule_
 from barnabas.captures.transform.messages import Frames
 from barnabas.captures.transform.pseudonyms import Pseudonyms
 from barnabas.decoder import Exchange, State
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, extra_plan, plan
-from barnabas.decoder.embedded.payload import definition, names
+from barnabas.decoder.codec.payload import definition, names
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.meaning import Meaning
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, extra_plan, plan
 
 
 @cache
@@ -99,7 +99,7 @@ def test_nothing_is_left_of_any_string(key: int) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_nothing_is_left_of_any_payload(name: str) -> None:
-    from barnabas.decoder.embedded.payload import _files
+    from barnabas.decoder.codec.payload import _files
 
     for version in definition(name).versions.every():
         filler = Filler()

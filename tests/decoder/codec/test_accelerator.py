@@ -12,10 +12,10 @@ import pytest
 from barnabas.decoder import records
 from barnabas.decoder.codec import codec
 from barnabas.decoder.codec.decode import FAULTS, decoder, python_decoder
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.native import accelerator
 from barnabas.decoder.native.accelerator import description
 from barnabas.decoder.records.record import BatchBase, python_scan, scan
+from barnabas.decoder.schema.plan import plan
 from harness.waiting import PATIENCE
 
 native = accelerator.native
@@ -129,7 +129,7 @@ def test_memory_does_not_leak():
 import resource, random
 from barnabas.decoder import decode_body, encode_body, DecodeError, records
 from barnabas.decoder.codec.decode import decoder, FAULTS
-from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.schema.plan import plan
 body = encode_body("response", 3, 12, {"brokers": [{"host": "h" * 50}] * 5, "topics": [{"name": "t" * 30, "partitions": [{}] * 20}] * 5})
 read = decoder(plan("response", 3, 12))
 batch = next(iter(records.batches(records.encode_batch([records.Record(i, 1, b"k", b"v" * 50, ((b"h", b"x"),)) for i in range(20)]))))
@@ -157,7 +157,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 def test_pure_python_is_used_when_asked_for():
     program = (
-        "from barnabas.decoder.native import accelerator; from barnabas.decoder.codec import decode; from barnabas.decoder.codec.plan import plan;"
+        "from barnabas.decoder.native import accelerator; from barnabas.decoder.codec import decode; from barnabas.decoder.schema.plan import plan;"
         "print(accelerator.native, type(decode.decoder(plan('request', 3, 12))).__name__)"
     )
     done = subprocess.run(

@@ -25,8 +25,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.message import shown_value
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 from harness.run.slices import only
 
 MILLISECOND = datetime.timedelta(milliseconds=1)

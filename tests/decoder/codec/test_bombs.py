@@ -15,8 +15,8 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.decode import FAULTS, FREE_ITEMS, most_items, python_decoder
 from barnabas.decoder.codec.decode import decoder as compiled
-from barnabas.decoder.codec.plan import StructPlan, plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import StructPlan, plan
 from barnabas.decoder.wire.varint import write_uvarint
 from harness.run.steps import assert_linear
 from torture.decoder.bombs import LINEAR, SEARCHED, Measure, run, search, searched_streams

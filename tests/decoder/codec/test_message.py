@@ -9,7 +9,7 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import error_names
 from barnabas.decoder.codec.message_view import view_of
-from barnabas.decoder.codec.present import payload_ranges
+from barnabas.decoder.present import payload_ranges
 from barnabas.decoder.records import Record, encode_batch
 
 METADATA = {

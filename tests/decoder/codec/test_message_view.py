@@ -11,9 +11,9 @@ import pytest
 from barnabas.decoder import decode_body
 from barnabas.decoder.codec.encode import UNKNOWN_TAGS
 from barnabas.decoder.codec.message_view import lists_at, view_of
-from barnabas.decoder.codec.plan import StructPlan, field_paths, plan
 from barnabas.decoder.codec.project import first_error, values_at
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import StructPlan, field_paths, plan
 from traffic.unusual_messages import Message, every_version, nulls, unusual
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.decode import FAULTS
-from barnabas.decoder.codec.plan import field_paths, plan
 from barnabas.decoder.codec.project import _collect, _steps, places, reader
 from barnabas.decoder.native import accelerator
+from barnabas.decoder.schema.plan import field_paths, plan
 
 
 def paths_of(struct, prefix=""):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from barnabas import decoder
 from barnabas.decoder.codec.decode import decoder as compiled
 from barnabas.decoder.codec.encode import encode_struct, values_from
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import plan
 
 
 def test_there_are_722_triples_up_to_4_3_and_14_of_4_4(every_triple):

@@ -13,13 +13,13 @@ import pytest
 from barnabas import decoder
 from barnabas.captures import open_capture
 from barnabas.decoder import DecodeError, EncodeError
-from barnabas.decoder.codec.plan import field_paths, plan
-from barnabas.decoder.codec.present import present
+from barnabas.decoder.present import present
 from barnabas.decoder.records import Record
 from barnabas.decoder.records.codecs import GZIP, NONE
 from barnabas.decoder.records.write import encode_batch, encode_messages
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import VersionRange
+from barnabas.decoder.schema.plan import field_paths, plan
 from harness import commands
 
 CAPTURES = Path(__file__).parents[1] / "findings/captures"

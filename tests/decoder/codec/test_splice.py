@@ -7,7 +7,7 @@ import random
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import plan
+from barnabas.decoder.schema.plan import plan
 from barnabas.decoder.wire.varint import write_uvarint
 
 

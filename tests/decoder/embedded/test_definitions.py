@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import DecodeError, embedded
+from barnabas.decoder.codec import payload
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import Plan, extra_plan
-from barnabas.decoder.embedded import payload
-from barnabas.decoder.schema import facts, importer
+from barnabas.decoder.reference.definitions import importer
+from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import Plan, extra_plan
 from harness.generator import Generator
 from harness.waiting import PATIENCE
 from real.kafka_classes.test_java_classes import as_kafkas_json

@@ -9,7 +9,6 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Message
 from barnabas.decoder.codec.message import is_error_code
-from barnabas.decoder.codec.plan import SIZES
 from barnabas.decoder.reference import version_history
 from barnabas.decoder.reference.example_frames import (
     CLIENT_ID,
@@ -21,6 +20,7 @@ from barnabas.decoder.reference.example_frames import (
     frame_parts,
 )
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import SIZES
 
 KINDS = ("request", "response")
 LAYOUTS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "uint32": ">I"}

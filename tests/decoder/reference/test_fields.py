@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.codec.plan import extra_plan, field_paths, plan
 from barnabas.decoder.records.batch import Batch
 from barnabas.decoder.records.record import Record
 from barnabas.decoder.reference import fields
+from barnabas.decoder.reference.definitions import drafts
 from barnabas.decoder.reference.fields import Place, describe_field
-from barnabas.decoder.schema import drafts, facts
+from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import extra_plan, field_paths, plan
 
 DEFINITIONS = Path(__file__).parents[4] / "shared" / "reference" / "kafka-messages-3.9"
 

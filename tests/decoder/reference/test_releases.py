@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder.reference import release_tables, releases
+from barnabas.decoder.reference.definitions import importer
 from barnabas.decoder.reference.releases import Offer, release, removed, since
-from barnabas.decoder.schema import facts, importer
+from barnabas.decoder.schema import facts
 
 CLIENTS = Path(__file__).parents[3] / ".cache" / "clients"
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "broker-versions.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.decoder.reference.settings import (
+from barnabas.decoder.schema.settings import (
     MOST_VALUE,
     holds_credentials,
     holds_no_credentials,

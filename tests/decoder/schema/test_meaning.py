@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from barnabas.decoder.codec.plan import StructPlan, compile_plan, field_paths, plan
-from barnabas.decoder.schema import facts, meaning, previews
+from barnabas.decoder.reference.definitions import previews
+from barnabas.decoder.schema import facts, meaning
 from barnabas.decoder.schema.meaning import Meaning
 from barnabas.decoder.schema.notation import Definition, snake_case
+from barnabas.decoder.schema.plan import StructPlan, compile_plan, field_paths, plan
 
 ENTITIES = {
     "topicName": Meaning.TOPIC,

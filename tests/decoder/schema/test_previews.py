@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import compile_plan, plan
-from barnabas.decoder.schema import facts, importer, previews
+from barnabas.decoder.reference.definitions import importer, previews
+from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import parse, write
+from barnabas.decoder.schema.plan import compile_plan, plan
 from harness.waiting import PATIENCE
 
 CACHE = Path(__file__).parents[3] / ".cache"

@@ -6,7 +6,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from barnabas.decoder.schema import facts, importer, notation
+from barnabas.decoder.reference.definitions import importer
+from barnabas.decoder.schema import facts, notation
 
 CLIENT_JARS = Path(__file__).parents[3] / ".cache" / "clients"
 

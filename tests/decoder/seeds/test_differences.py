@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 from barnabas.decoder.codec.decode import decoder
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan
-from barnabas.decoder.schema import drafts, facts
+from barnabas.decoder.reference.definitions import drafts
+from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import Definition, FieldLine, VersionRange, parse, snake_case
+from barnabas.decoder.schema.plan import FieldPlan, Plan, StructPlan, compile_plan, extra_plan, plan
 from harness.generator import Generator
 
 TEXTS = Path(__file__).parent / "texts"
@@ -26,7 +27,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "seeds.md"
 # Messages of texts without api keys, by what they became; a name that is missing here is one that shipped.
 BECAME = {"ApiVersion": "ApiVersions", "DescribeGroup": "DescribeGroups"}
 
-# Drafts with a file of their own under decoder/schema/drafts: (seed, message, version) -> name.
+# Drafts with a file of their own under decoder/reference/definitions/drafts: (seed, message, version) -> name.
 DRAFTS = {
     ("000", "ApiVersion", 0): "kip-35.ApiVersion",
     ("000", "Metadata", 2): "kip-78.Metadata",

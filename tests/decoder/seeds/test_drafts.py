@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import BadLength, EncodeError, TrailingBytes, Truncated, UnknownApi, UnknownVersion
-from barnabas.decoder.schema import drafts
+from barnabas.decoder.reference.definitions import drafts
 
 OK = ("0000 00", {"error_code": 0, "error_description": None})
 FAILED = ("0024 01 0006 657869737473", {"error_code": 36, "error_description": "exists"})

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder.reference import explain, fields
+from barnabas.decoder.reference.definitions import drafts
 from barnabas.decoder.reference.explain import ApiText, DraftText, FieldText, KipText, find
 from barnabas.decoder.reference.fields import by_former_name
-from barnabas.decoder.schema import drafts, facts
+from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import Definition, FieldLine, parse, snake_case
 from barnabas.ui.cli.protocol import schema
 

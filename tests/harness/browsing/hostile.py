@@ -15,9 +15,9 @@ from typing import Any
 from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.decoder import Direction
-from barnabas.decoder.codec.plan import StructPlan, plan
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import StructPlan, plan
 from harness.wire import with_size
 
 MARK = "7331"

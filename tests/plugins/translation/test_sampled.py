@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder import records
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 from barnabas.plugins.translation import Answered, Translated, Translator, served_by
 from barnabas.plugins.translation.steps import boundaries, has_step
 

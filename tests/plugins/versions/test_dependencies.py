@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.codec.plan import StructPlan, plan
 from barnabas.decoder.connection.hit_notes import causes_in
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import StructPlan, plan
 from barnabas.plugins.rules.rules import Rule
 from barnabas.plugins.versions import dependencies
 from barnabas.plugins.versions.adapter import Close, Forward

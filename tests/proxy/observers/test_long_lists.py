@@ -11,10 +11,10 @@ from barnabas import decoder
 from barnabas.captures import Recorder
 from barnabas.captures.tables.body_tables import error_rows
 from barnabas.decoder import Direction, Exchange
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.connection.exchange import State
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 from barnabas.ui.tui.model.exchange_info import exchange_info
 from harness.run.steps import assert_linear
 from harness.wire import with_size

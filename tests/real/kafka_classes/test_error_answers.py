@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.codec.message import Message
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 from barnabas.plugins.answers import responses
 from harness.run.slices import only
 from real.clients import java_programs

@@ -11,10 +11,10 @@ import pytest
 from barnabas import decoder
 from barnabas.decoder import Exchange
 from barnabas.decoder.codec.message import Message, is_error_code
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.connection.api_versions import PeerInfo
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 from barnabas.plugins.answers.leaves import leaves, pattern
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.codec.plan import StructPlan, plan
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.notation import snake_case
+from barnabas.decoder.schema.plan import StructPlan, plan
 from harness.generator import Generator
 from harness.run.slices import only
 from real.clients import java_programs

@@ -26,9 +26,9 @@ from barnabas import decoder
 from barnabas.decoder import embedded, records
 from barnabas.decoder.codec.decode import most_items
 from barnabas.decoder.codec.encode import encode_struct
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
-from barnabas.decoder.codec.present import present
 from barnabas.decoder.codec.secrets import mask
+from barnabas.decoder.present import present
+from barnabas.decoder.schema.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.wire.varint import write_uvarint
 
 from .corpus import old_message, triples

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from barnabas.decoder import records
 from barnabas.decoder.codec.encode import encode_field, encode_struct
 from barnabas.decoder.codec.message import Message
-from barnabas.decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, Plan, StructPlan, plan
 
 RECORDS = "records"
 """The kind of seeds that are record areas and no messages."""

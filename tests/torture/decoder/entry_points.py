@@ -14,10 +14,10 @@ from barnabas import decoder
 from barnabas.decoder import embedded, records
 from barnabas.decoder.codec.decode import FAULTS, python_decoder
 from barnabas.decoder.codec.message import Message
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
-from barnabas.decoder.codec.present import present
 from barnabas.decoder.codec.secrets import mask
 from barnabas.decoder.native.accelerator import native
+from barnabas.decoder.present import present
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 
 ALLOWED = (decoder.DecodeError, records.RecordsError, decoder.EncodeError)
 

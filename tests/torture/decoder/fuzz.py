@@ -29,8 +29,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.native.accelerator import native
+from barnabas.decoder.schema.plan import plan
 from harness.waiting import PATIENCE
 
 from .corpus import RECORDS, TOKEN, Seed, every_seed, large_seeds

@@ -36,11 +36,11 @@ from barnabas.captures.recording.segment import check as faults
 from barnabas.captures.tables import bulk_batches
 from barnabas.decoder import records
 from barnabas.decoder.codec.decode import description
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader
 from barnabas.decoder.native.accelerator import native as reading
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import plan
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner

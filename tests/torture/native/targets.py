@@ -28,8 +28,8 @@ from barnabas.captures import NotACapture, open_capture
 from barnabas.captures.native.accelerator import native as recording
 from barnabas.captures.recording.native_recorder import shape
 from barnabas.decoder import records
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader
+from barnabas.decoder.schema.plan import plan
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner

@@ -23,7 +23,8 @@ def choices(*words: str) -> Choices:
 
 def api_names() -> list[str]:
     """Names of APIs, the names that they had, and drafts that never shipped."""
-    from ....decoder.schema import drafts, facts
+    from ....decoder.reference.definitions import drafts
+    from ....decoder.schema import facts
 
     former = [former.name for former in facts.former_names() if former.kind == "api"]
     return [*(facts.api_name(key) for key in facts.api_keys()), *former, *drafts.names()]

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ....decoder.codec.message import Message, jsonable
-from ....decoder.codec.plan import SIZES, FieldPlan, StructPlan, extra_plan, plan
 from ....decoder.reference import clients, example_frames, explain, releases, version_history
 from ....decoder.reference.example_frames import FramePart, PartRole
 from ....decoder.reference.fields import HEADER, describe_field
 from ....decoder.schema import facts
+from ....decoder.schema.plan import SIZES, FieldPlan, StructPlan, extra_plan, plan
 from ...pages.page import page, row, table, text
 from ..common.output import json_text
 

@@ -17,7 +17,7 @@ from ..common.output import json_text, print_json, warn
 
 if TYPE_CHECKING:
     from ....decoder import DecodeError, Message
-    from ....decoder.codec.present import Presenter
+    from ....decoder.present import Presenter
 
 
 Api = Annotated[
@@ -64,7 +64,7 @@ def draft_of(text: str, version: int | None) -> Draft | None:
     Raises Failure for a draft that is unknown or lacks the version.
     """
     from ....decoder import UnknownApi
-    from ....decoder.schema import drafts
+    from ....decoder.reference.definitions import drafts
 
     if not drafts.is_draft(text):
         return None
@@ -108,7 +108,7 @@ def decode_hex(text: str, wanted: MessageSpec) -> Message:
 
     The 4 size bytes may stand in front: they are left out if they fit.
     """
-    from ....decoder.schema import drafts, previews
+    from ....decoder.reference.definitions import drafts, previews
 
     kind, api, version, body, release = wanted
     data = read_hex(text)
@@ -207,7 +207,8 @@ def encode(
     decode --json --show-values shows them.
     """
     from ....decoder import DecodeError, EncodeError, encode_body, encode_request, encode_response
-    from ....decoder.schema import drafts, facts
+    from ....decoder.reference.definitions import drafts
+    from ....decoder.schema import facts
 
     if not api:
         raise Failure("which API? Give --api NAME, e.g. --api Metadata")

@@ -21,8 +21,8 @@ from ..common.output import terminal_width
 from .frame import Draft, draft_of, note_former
 
 if TYPE_CHECKING:
-    from ....decoder.codec.plan import Plan, StructPlan
     from ....decoder.schema.notation import Definition
+    from ....decoder.schema.plan import Plan, StructPlan
 
 app = typer.Typer(
     help="The protocol's schema: APIs, versions, fields.",
@@ -110,9 +110,9 @@ def show(
     force: Force = False,
 ) -> None:
     """Print one version of an API: every field of request and response in wire order, and its meaning."""
-    from ....decoder.codec.plan import plan
     from ....decoder.reference.fields import describe_field
     from ....decoder.schema import facts
+    from ....decoder.schema.plan import plan
 
     refuse_existing(html_file, force, "--html")
     if (draft := draft_of(api, version)) is not None:
@@ -148,8 +148,8 @@ def show(
 
 def _show_draft(draft: Draft) -> None:
     """Every field of a draft's request and response."""
+    from ....decoder.reference.definitions import drafts
     from ....decoder.reference.fields import describe_field
-    from ....decoder.schema import drafts
 
     for kind in ("request", "response"):
         of = drafts.layout(draft.name, kind, draft.version)
@@ -281,7 +281,8 @@ def import_(
     A kafka-clients jar also contains the table of its release: which versions its brokers serve.
     """
     from ....decoder.reference import release_tables, releases
-    from ....decoder.schema import facts, importer
+    from ....decoder.reference.definitions import importer
+    from ....decoder.schema import facts
 
     refuse_existing(output, force, "--output")
     current = _own()
@@ -338,7 +339,7 @@ def _own() -> dict[str, Definition]:
 
 def _with_definitions(paths: list[Path]) -> Iterator[Path]:
     """The given jars; for a folder, those of its Kafka jars that hold definitions."""
-    from ....decoder.schema import importer
+    from ....decoder.reference.definitions import importer
 
     for path in paths:
         if not path.is_dir():
@@ -359,7 +360,7 @@ def _entries(jar: Path) -> list[str]:
 
 
 def _read(jar: Path) -> dict[str, Definition]:
-    from ....decoder.schema import importer
+    from ....decoder.reference.definitions import importer
 
     try:
         with zipfile.ZipFile(jar) as archive:

@@ -57,7 +57,7 @@ def decode(
     """Print every exchange of a capture, in order of the requests; or, with --hex, one message."""
     from ....captures.export.text import json_visible
     from ....captures.reading.selection import Selection
-    from ....decoder.codec.present import Presenter
+    from ....decoder.present import Presenter
 
     if hex_ is not None:
         if capture is not None or request == response:

@@ -23,11 +23,11 @@ from textual.widgets import Input, Static
 
 from ....decoder.codec.encode import UNKNOWN_TAGS, value_from
 from ....decoder.codec.message import is_error_code
-from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, plan
-from ....decoder.codec.present import Json
 from ....decoder.errors import EncodeError
+from ....decoder.present import Json
 from ....decoder.reference.explain import meaning
 from ....decoder.schema import facts
+from ....decoder.schema.plan import FieldPlan, Plan, StructPlan, plan
 from ....errors import BarnabasError
 from ...safe import visible
 from ..dialogs.dialogs import Dialog

@@ -13,9 +13,9 @@ from textual.widget import Widget
 
 from ....captures import Capture, Row
 from ....decoder import Message
-from ....decoder.codec.plan import StructPlan, Value
 from ....decoder.schema import facts
 from ....decoder.schema.meaning import Meaning
+from ....decoder.schema.plan import StructPlan, Value
 from ...safe import visible
 from ...times import clock
 from ..keys import bindings

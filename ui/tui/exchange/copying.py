@@ -13,7 +13,7 @@ from textual.app import App
 from ....captures import Row
 from ....captures.export.dump import masked
 from ....decoder import Direction, Exchange
-from ....decoder.codec.present import payload_ranges
+from ....decoder.present import payload_ranges
 from ....decoder.values import SchemaSource
 from ...safe import fit, visible
 from ..dialogs.dialogs import Pick

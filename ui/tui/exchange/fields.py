@@ -29,17 +29,17 @@ from ....decoder import (
 from ....decoder.codec.decode import item_skipper
 from ....decoder.codec.encode import UNKNOWN_TAGS
 from ....decoder.codec.message import is_error_code, jsonable
-from ....decoder.codec.plan import FieldPlan, Plan, StructPlan, Value, extra_plan, plan
-from ....decoder.codec.present import Json, payloads
 from ....decoder.codec.secrets import mask, secret_paths, shown
 from ....decoder.codec.truncated_frame import cut_fault
 from ....decoder.codec.walk import FieldSpan, Walker
+from ....decoder.present import Json, payloads
 from ....decoder.records.batch import HEADER_SIZE
 from ....decoder.reference.explain import meaning
 from ....decoder.reference.fields import HEADER
 from ....decoder.schema import facts
 from ....decoder.schema.meaning import Meaning
 from ....decoder.schema.notation import FieldLine as DefinedField
+from ....decoder.schema.plan import FieldPlan, Plan, StructPlan, Value, extra_plan, plan
 from ....decoder.values import SchemaSource, ViewKind, view
 from ...safe import visible
 from ...times import moment
@@ -47,7 +47,7 @@ from ..widgets.field_tree import Tree, TreeField, headline, nest
 from ..widgets.palette import Cell, Role
 
 if TYPE_CHECKING:
-    from ....decoder.codec.present import TopicName
+    from ....decoder.present import TopicName
     from ....decoder.values import SchemaSource
 
 LONG = 12

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from ....captures import Row
 from ....captures.replay.policy import Policy, administrative
 from ....decoder import DecodeError, EncodeError, Exchange, Message, decode_response
-from ....decoder.codec.present import present
+from ....decoder.present import present
 from ....decoder.schema import facts
 from ....decoder.wire.frame import MAX_FRAME
 from ....errors import BarnabasError

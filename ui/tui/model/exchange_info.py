@@ -15,12 +15,12 @@ from typing import NamedTuple
 from ....captures import Capture, Row
 from ....captures.reading.selection import IndexColumns
 from ....decoder import Direction, Exchange, Topics
-from ....decoder.codec.plan import Fields
 from ....decoder.connection.hit_notes import causes_in
 from ....decoder.connection.topics import NAMING_APIS
 from ....decoder.filter.values import MANY, ONE, pairs
 from ....decoder.schema import facts
 from ....decoder.schema.null_and_empty import meanings
+from ....decoder.schema.plan import Fields
 from ....errors import BarnabasError
 from ...safe import visible
 from .filter_terms import quoted

@@ -365,7 +365,7 @@ class _ExchangePage:
         if reason or message is None:
             ui.notify(visible(reason or "its request cannot be decoded"), type="warning")
             return
-        from ....decoder.codec.present import present
+        from ....decoder.present import present
 
         what, shown = ("request", message.api_key, message.api_version), present(message, False)
         with ui.dialog() as dialog, ui.card().style("width: 46rem; max-width: 95vw"):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....connection.exchange import Exchange, State
-from ....reference.settings import holds_credentials, holds_no_credentials
 from ....schema import facts
+from ....schema.settings import holds_credentials, holds_no_credentials
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity

@@ -8,9 +8,9 @@ from functools import cache
 from typing import NamedTuple
 
 from ....codec.message_view import MessageView
-from ....codec.plan import StructPlan
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ....schema.plan import StructPlan
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ....connection.exchange import Exchange, State
 from ....reference.releases import release_order
-from ....reference.settings import holds_credentials, holds_no_credentials
 from ....schema import facts
+from ....schema.settings import holds_credentials, holds_no_credentials
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Finding, Severity

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from ....codec.codec import UNSUPPORTED_VERSION, is_request, is_response
-from ....codec.plan import API_VERSIONS
 from ....connection.connection import Opaque, expects_no_response
 from ....connection.exchange import Exchange, State
 from ....connection.plausible import LONGEST_THROTTLE_MS, Flaw, FlawKind
 from ....schema import facts
+from ....schema.plan import API_VERSIONS
 from ....wire.frame import Direction
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted

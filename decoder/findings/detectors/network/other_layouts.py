@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from ....codec.codec import fills, read_header
 from ....codec.encode import UNKNOWN_TAGS
-from ....codec.plan import API_VERSIONS, FieldPlan, Fields, Plan, StructPlan, Value, plan
 from ....codec.walk import Walker
 from ....connection.exchange import Exchange
 from ....connection.plausible import LONGEST_THROTTLE_MS, PORTS
 from ....errors import DecodeError
 from ....schema import facts
+from ....schema.plan import API_VERSIONS, FieldPlan, Fields, Plan, StructPlan, Value, plan
 from ....wire.frame import Direction
 
 LARGEST = 1 << 20

@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ....codec.plan import API_VERSIONS
 from ....connection.connection import PRODUCE, expects_no_response
 from ....connection.exchange import Exchange, State
+from ....schema.plan import API_VERSIONS
 from ...engine.detector import Detector, Wanted
 from ...engine.finding import Severity
 from ...engine.formatting import several

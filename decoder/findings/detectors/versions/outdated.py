@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ....codec.message_view import lists_at
-from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....reference import releases
 from ....schema import facts
+from ....schema.plan import API_VERSIONS
 from ...engine.counters import BoundedDict, Tally
 from ...engine.detector import Detector
 from ...engine.finding import Severity

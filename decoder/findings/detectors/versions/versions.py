@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ....codec.plan import API_VERSIONS
 from ....connection.exchange import Exchange, State
 from ....schema import facts
+from ....schema.plan import API_VERSIONS
 from ....wire.frame import Direction
 from ...engine.counters import BoundedDict
 from ...engine.detector import Detector, Wanted

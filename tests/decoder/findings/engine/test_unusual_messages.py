@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from barnabas.decoder import Exchange, findings
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.connection.events import Closed
 from barnabas.decoder.findings import Inspector, Severity
 from barnabas.decoder.findings.detectors.cluster.throttling import Throttled
 from barnabas.decoder.findings.detectors.security.authorization import AuthorizationFailed
 from barnabas.decoder.findings.engine.traffic import ClientConnection
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import plan
 from traffic.unusual_messages import Conversation, Message, every_version, nulls, unusual, usual
 
 METADATA = facts.api_key("Metadata")

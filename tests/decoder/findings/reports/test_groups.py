@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.embedded.payload import encode
+from barnabas.decoder.codec.payload import encode
 from barnabas.decoder.findings import Finding, Severity
 from barnabas.decoder.schema import facts
 from traffic.conversations import Conversations

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.codec.project import reader
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import plan
 from barnabas.proxy.interception.interest.header_prefix import HeaderPrefix, asked_paths, may_have_records
 from barnabas.proxy.native.accelerator import native
 from harness.wire import with_size

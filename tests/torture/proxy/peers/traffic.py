@@ -12,9 +12,9 @@ from barnabas import decoder
 from barnabas.decoder.codec.codec import header_version
 from barnabas.decoder.codec.encode import encode_struct
 from barnabas.decoder.codec.message import Message
-from barnabas.decoder.codec.plan import plan
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import plan
 from barnabas.proxy.interception.frame_editor import ADDRESS_REQUESTS
 from harness.wire import with_size
 from torture.decoder.corpus import record_areas, struct_values

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from barnabas.decoder import Exchange
 from barnabas.decoder.codec.message import is_error_code
-from barnabas.decoder.codec.plan import FieldPlan, StructPlan, plan
 from barnabas.decoder.codec.project import error_paths
 from barnabas.decoder.findings import Finding, Inspector, Severity
 from barnabas.decoder.reference import explain
 from barnabas.decoder.schema import facts
+from barnabas.decoder.schema.plan import FieldPlan, StructPlan, plan
 from traffic.unusual_messages import BATCH, Conversation, Message, body
 
 NORMAL = facts.error_code("NONE")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from barnabas.decoder import Exchange
-from barnabas.decoder.codec.present import Presenter
 from barnabas.decoder.findings import Finding
+from barnabas.decoder.present import Presenter
 from barnabas.decoder.records import Record, compress, encode_batch, encode_messages
 from traffic.conversations import Conversations
 from traffic.recordings import findings

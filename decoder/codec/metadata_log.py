@@ -12,16 +12,16 @@ import uuid
 from collections.abc import Iterator
 from functools import cache
 
-from ..codec.plan import Fields, extra_plan
-from ..codec.walk import Walker
 from ..errors import BadLength, DecodeError, Truncated, UnknownApi, UnknownVersion
 from ..records import Batch, Partial, RecordsError, batches
 from ..records.batch import CRC_FROM, HEADER_SIZE
-from ..reference.settings import holds_credentials, holds_no_credentials
 from ..schema import facts
 from ..schema.notation import Definition
+from ..schema.plan import Fields, extra_plan
+from ..schema.settings import holds_credentials, holds_no_credentials
 from ..wire.varint import VarintCut, VarintTooLong, read_uvarint
 from .payload import HIDDEN
+from .walk import Walker
 
 TOPIC = "__cluster_metadata"
 TOPIC_ID = uuid.UUID(int=1)

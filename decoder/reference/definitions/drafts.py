@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..codec.encode import encode_struct, values_from
-from ..codec.message import Message, steps
-from ..codec.plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values, compile_plan
-from ..codec.walk import FieldSpan, Walker
-from ..errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
-from . import facts
-from .notation import Definition, VersionRange, parse
+from ...codec.encode import encode_struct, values_from
+from ...codec.message import Message, steps
+from ...codec.walk import FieldSpan, Walker
+from ...errors import EncodeError, TrailingBytes, UnknownApi, UnknownVersion
+from ...schema import facts
+from ...schema.notation import Definition, VersionRange, parse
+from ...schema.plan import FieldPlan, Fields, Plan, PlanValue, StructPlan, Value, Values, compile_plan
 
 # Drafts that write an optional value of any type as KIP-4's MaybeOf: one byte, 0 for absent, then the value.
 MAYBE_OF = frozenset({"kip-4"})

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from ..codec.codec import read_values
-from ..codec.encode import encode_struct, values_from
-from ..codec.message import Message
-from ..codec.plan import Fields, Plan, Value, extra_plan
 from ..errors import Truncated, UnknownApi
 from ..schema import facts
 from ..schema.notation import Definition
+from ..schema.plan import Fields, Plan, Value, extra_plan
+from .codec import read_values
+from .encode import encode_struct, values_from
+from .message import Message
 
 HIDDEN = "********"
 """Replaces a secret of any length."""

@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..errors import UnknownApi, UnknownVersion
-from ..schema import facts
-from ..schema.meaning import Meaning, Rule, of_definition
-from ..schema.notation import Definition, FieldLine, snake_case
+from . import facts
+from .meaning import Meaning, Rule, of_definition
+from .notation import Definition, FieldLine, snake_case
 
 Value = Any
 """A decoded value. The schema decides its type: int, float, bool, str, bytes, `uuid.UUID`, None, or a dict or list of these."""

@@ -11,20 +11,20 @@ from functools import cache
 from itertools import chain, islice
 from typing import Any
 
-from .. import embedded, records
-from ..errors import DecodeError
-from ..records.batch import HEADER_SIZE
-from ..records.codecs import DEFAULT_LIMIT
-from ..schema.meaning import Meaning
-from ..schema.null_and_empty import EmptyMeaning, meanings
-from ..values import SchemaSource, view
-from ..wire.frame import Direction
-from .codec import decode_request_header
-from .encode import MEANING, TOPIC_NAME
-from .message import JSON_SCALARS, Message, jsonable
-from .plan import Fields, Plan, StructPlan, field_paths
-from .project import places
-from .secrets import shown
+from . import embedded, records
+from .codec.codec import decode_request_header
+from .codec.encode import MEANING, TOPIC_NAME
+from .codec.message import JSON_SCALARS, Message, jsonable
+from .codec.project import places
+from .codec.secrets import shown
+from .errors import DecodeError
+from .records.batch import HEADER_SIZE
+from .records.codecs import DEFAULT_LIMIT
+from .schema.meaning import Meaning
+from .schema.null_and_empty import EmptyMeaning, meanings
+from .schema.plan import Fields, Plan, StructPlan, field_paths
+from .values import SchemaSource, view
+from .wire.frame import Direction
 
 Json = Any
 TopicName = Callable[[bytes], str | None]

@@ -57,7 +57,7 @@ URLs have them. Each repeat is short, so that a search takes linear time."""
 
 @cache
 def _in_clear() -> frozenset[str]:
-    text = resources.files(f"{__package__}.explanations").joinpath("settings_in_clear.txt").read_text("utf-8")
+    text = resources.files(f"{__package__}.definitions").joinpath("settings_in_clear.txt").read_text("utf-8")
     return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
 
 

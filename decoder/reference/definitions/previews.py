@@ -11,12 +11,12 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from ..codec import codec
-from ..codec.message import Message
-from ..codec.plan import Plan, compile_plan
-from ..errors import DecoderError
-from . import facts
-from .notation import Definition, parse
+from ...codec import codec
+from ...codec.message import Message
+from ...errors import DecoderError
+from ...schema import facts
+from ...schema.notation import Definition, parse
+from ...schema.plan import Plan, compile_plan
 
 Release = tuple[int, ...]
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..codec.plan import StructPlan, compile_plan
-from ..errors import DecoderError
-from .notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, FieldLine, VersionRange, write
+from ...errors import DecoderError
+from ...schema.notation import ALL_VERSIONS, NO_VERSIONS, PRIMITIVES, Definition, FieldLine, VersionRange, write
+from ...schema.plan import StructPlan, compile_plan
 
 # Kafka's definition types -> the notation's kinds. Records are data with a key and the topic's name.
 KINDS = {
