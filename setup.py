@@ -42,12 +42,12 @@ SHARED = {
     ),
     "proxy": (
         ("decoder/wire/acks.py", "ACKS_REACH"),
-        ("proxy/interception/frame_editor.py", "ENDPOINT_LIMIT"),
-        ("proxy/interception/interest/header_prefix.py", "MOST=PREFIX_MOST"),
-        ("proxy/relay/correlation.py", "IN_FLIGHT_LIMIT"),
-        ("proxy/relay/half_connection.py", "KEPT", "OWED_LIMIT", "TURN"),
-        ("proxy/relay/states.py", "HalfConnectionState.*=HALF_"),
-        ("proxy/relay/tracking_mode.py", "HEAD_KEPT"),
+        ("proxy/relay/interception/frame_editor.py", "ENDPOINT_LIMIT"),
+        ("proxy/relay/interception/interest/header_prefix.py", "MOST=PREFIX_MOST"),
+        ("proxy/relay/connections/correlation.py", "IN_FLIGHT_LIMIT"),
+        ("proxy/relay/connections/half_connection.py", "KEPT", "OWED_LIMIT", "TURN"),
+        ("proxy/relay/connections/states.py", "HalfConnectionState.*=HALF_"),
+        ("proxy/relay/connections/tracking_mode.py", "HEAD_KEPT"),
         ("proxy/ring/ring.py", "CHUNK=RING_CHUNK", "CAREFUL_CHUNK=RING_CAREFUL_CHUNK", "NONE=RING_NONE", "READERS=RING_READERS"),
         ("proxy/ring/ring.py", "HOT", "ASK", "_SLOT=SLOT", "DROP", "BLOCK", "Kind.DATA=RING_DATA", "Kind.SKIPPED=RING_SKIPPED"),
         # words of the header, then words of a reader's block

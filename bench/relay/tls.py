@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import load
 import run
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.negotiation.certificates import CA_CERTIFICATE, Authority
-from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.certificates import CA_CERTIFICATE, Authority
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 
 
 def _authority(folder: Path) -> tuple[Path, Path]:

@@ -49,7 +49,7 @@ def main() -> int:
 
     began = time.perf_counter()
     from barnabas import decoder
-    from barnabas.proxy.supervisor.fork_server import ForkServer
+    from barnabas.proxy.processes.fork_server import ForkServer
     from barnabas.ui.testing.cluster import EmbeddedCluster
     from barnabas.ui.testing.fixture import Barnabas
 

@@ -2,7 +2,7 @@
 
 `sources` says where a plugin comes from, `loader` makes it, `plugin` knows its hooks and its interest, `chain` runs
 the hooks of several for one message, and `context` is what a hook can do. No sockets and no processes are here: who
-runs plugins, where, and for how long, is decided in `proxy.interception.plugin_host`.
+runs plugins, where, and for how long, is decided in `proxy.relay.interception.plugin_host`.
 """
 
 from .context import Ask, Context, PeerView

@@ -1,6 +1,6 @@
 """From a source to plugins: runs the file, and makes its classes with their settings.
 
-This runs the user's code, in a process that may be ended at any time (`proxy.interception.plugin_host.host`).
+This runs the user's code, in a process that may be ended at any time (`proxy.relay.interception.plugin_host.host`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from ..ring.wakeup import sound
-from ..settings.control_messages import (
+from ..processes.channel import Unpacker, pack
+from ..processes.control_messages import (
     AwaitHits,
     Command,
     Failure,
@@ -21,7 +21,7 @@ from ..settings.control_messages import (
     notice,
     packed,
 )
-from ..supervisor.channel import Unpacker, pack
+from ..ring.wakeup import sound
 
 A = TypeVar("A")
 Notice = Callable[[Notices, bytes], None]

@@ -15,7 +15,7 @@ from ...decoder.present import RECORD_APIS, Range, payload_ranges, present
 from ...decoder.schema import facts
 from ...diagnostics import contained
 from ...plugins.answers.responses import error_response
-from ..settings.control_messages import Failure, FrameHeld, HeldNotice, Json, Notices
+from ..processes.control_messages import Failure, FrameHeld, HeldNotice, Json, Notices
 from .async_channel import CommandFailed
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from ..events import Event, decode
-from ..settings.control_messages import Json
+from ..processes.control_messages import Json
 
 COUNT = 10_000
 

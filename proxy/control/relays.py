@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from ..events import Address
-from ..settings import control_messages as messages
-from ..settings.control_messages import Failure
+from ..processes import control_messages as messages
+from ..processes.control_messages import Failure
 from .async_channel import ASK_SECONDS, AsyncChannel, CommandFailed, Notice
 
 A = TypeVar("A")

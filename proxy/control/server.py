@@ -20,8 +20,8 @@ from aiohttp import web
 
 from ... import diagnostics
 from ..events import Address, Event, InternalError, ShutdownAsked, encode
-from ..settings.control_messages import Failure, Notices
-from ..supervisor.child import PACKET, receive_settings
+from ..processes.child import PACKET, receive_settings
+from ..processes.control_messages import Failure, Notices
 from .api.api import Api, Handler, Metrics, ProcessState, answer, failure
 from .api.bounds import BODY_BYTES
 from .api.routes import OPEN, ROUTES

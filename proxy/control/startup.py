@@ -19,8 +19,8 @@ from typing import Any
 
 from ... import __version__
 from ...errors import BarnabasError
-from ..addressing.address_map import listen, reason
 from ..events import Address, ControlListening, Event, encode, show
+from ..relay.addressing.address_map import listen, reason
 from .auth import is_loopback
 
 CHANNELS = ("observer", "inspector")

@@ -4,7 +4,7 @@
 
 A reader beside the observer. It misses what it cannot keep up with, and reports how much; nobody waits for it. Settings
 are `settings.MeterSettings`; its sockets are already bound. Further packets of the control socket: events of other
-processes, which are counted, and `supervisor.messages.Stop`.
+processes, which are counted, and `processes.messages.Stop`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .. import events
 from ..observers.observer_loop import SupervisorLink
 from ..observers.ring_feed import RingFeed
 from ..observers.traffic_decoder import TrafficDecoder
+from ..processes.child import receive_settings
+from ..processes.messages import Stop
 from ..ring.clock import now_ns
-from ..supervisor.child import receive_settings
-from ..supervisor.messages import Stop
 from .feed import layout as feed_layout
 from .feed.sender import FeedSender, FeedServer
 from .registry import Metrics

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ...errors import BarnabasError
 from .. import events
-from ..addressing.address_map import reason
 from ..events import Address, WorkerEnded, show
+from ..relay.addressing.address_map import reason
 from ..ring.merged_rings import RingAccess
 from ..ring.wakeup import new_bell
 from .feed import layout as feed_layout

@@ -7,7 +7,7 @@ from ...captures.native._native import ConnectionRecorder
 from ...decoder.native._native import Reader
 
 class Queue:
-    """What waits for its response: see `proxy.relay.correlation.PlainQueue`."""
+    """What waits for its response: see `proxy.relay.connections.correlation.PlainQueue`."""
 
     def append(self, entry: Any, /) -> None: ...
     def append_kept(self, number: int, frame: bytes, time_ns: int, size: int, /) -> None: ...
@@ -65,16 +65,16 @@ class RingFeed:
         (connection, direction, time_ns, data, position of its end, error). Then that chunk's end is not published."""
 
 class HalfConnectionFields:
-    """The fields of `proxy.relay.half_connection.PlainState`, with the same meaning."""
+    """The fields of `proxy.relay.connections.half_connection.PlainState`, with the same meaning."""
 
 class ConnectionFields:
-    """Attributes of `proxy.relay.connection.Connection` that the accelerator reads: inline, draining, number, answer_bytes, in_flight,
+    """Attributes of `proxy.relay.connections.connection.Connection` that the accelerator reads: inline, draining, number, answer_bytes, in_flight,
     neutralized, adapter, pass_cache, response."""
 
 class Mover:
     """Moves the bytes of half-connections whose sockets are of the type `plain`; `fault(connection, error)` is called with exceptions.
     `most`: bytes of a frame; `wanted`: how many of them readers of the ring want, 0 for all. `editor`: whose `scan_rules` says what rules ask (`frame_editor.ScanRules`). `bulk`: an API-version bitmap of
-    responses that are followed to their end where they are large. See `proxy.relay.native`."""
+    responses that are followed to their end where they are large. See `proxy.relay.connections.native`."""
 
     def __init__(
         self,

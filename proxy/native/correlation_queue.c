@@ -1,5 +1,5 @@
 /* Requests in flight, in order: a queue with the manners of collections.deque, whose numbers need no objects. In Python it is
-   `PlainQueue` of proxy/relay/correlation.py.
+   `PlainQueue` of proxy/relay/connections/correlation.py.
    Invariants: `kept` is the bytes of the requests that entries keep (one that is shared with the entry before counts once);
    `objects` the entries with an object. Memory: the queue owns references to objects and frames,
    the entries, and what it remembers of quiet responses. Errors: MemoryError; AttributeError of an entry without `correlation`;

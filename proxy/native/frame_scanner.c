@@ -1,5 +1,5 @@
 /* The frames of a chunk: which of them may pass as they are, and where the first one begins. What may not pass is left to
-   `filter_frames` of proxy/relay/half_connection.py.
+   `filter_frames` of proxy/relay/connections/half_connection.py.
 
    scan_requests and scan_responses are for chunks that are not sent yet: they stop in front of the first frame that has to be held.
    note_frames is for chunks that have passed: it remembers requests whose responses may have to be held.
@@ -249,7 +249,7 @@ static int scan_whole_responses(Chunk *c, int64_t *last) {
     return c->at + 8 <= c->end ? OVERSIZE : PASSED;
 }
 
-/* What is known of a request by how it begins (see proxy/interception/interest/pass_cache.py): 0 nothing, 1 it passes and gets a response, 2 it
+/* What is known of a request by how it begins (see proxy/relay/interception/interest/pass_cache.py): 0 nothing, 1 it passes and gets a response, 2 it
    passes and gets none, 3 more of it is needed. `table`: entries of 5 words (own size, key and version, the frame's size
    or 0, bytes to compare, whether a response comes), those bytes from the client id on, and their mask. */
 static int known_head(const Py_buffer *table, const uint8_t *p, int64_t here, uint32_t size, uint32_t keyver) {

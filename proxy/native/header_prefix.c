@@ -1,4 +1,4 @@
-/* The header prefix of a message of which the beginning is here: what proxy/interception/interest/header_prefix.py makes, in one go and
+/* The header prefix of a message of which the beginning is here: what proxy/relay/interception/interest/header_prefix.py makes, in one go and
    without objects. The frame that it gives is a new reference; while it is made it lies in memory that is freed here. */
 #include "relay.h"
 #include "decoder/native/cursor.h"

@@ -10,7 +10,7 @@ typedef struct {
     RingPen *pen;
     PyObject *data, *fault; /* the ring's bytes, as a memoryview; is called with errors */
     PyObject *bulk;         /* NULL, or a selection of the responses that are followed where they are large */
-    PyObject *editor;       /* whose `scan_rules` says what rules ask of all connections: see proxy/interception/frame_editor.py */
+    PyObject *editor;       /* whose `scan_rules` says what rules ask of all connections: see proxy/relay/interception/frame_editor.py */
     PyTypeObject *plain;    /* sockets of this type are no more than their file descriptor */
     int lossless, switchable;
     unsigned int most; /* bytes of a frame */

@@ -1,5 +1,5 @@
 /* What follows a bulk response to its node endpoints (KIP-951), in pieces as they come: what `PlainNodeEndpointScanner` of
-   proxy/addressing/node_endpoint_scanner.py does, in C.
+   proxy/relay/addressing/node_endpoint_scanner.py does, in C.
    Invariants: what is counted stays below BEYOND, so that nothing overflows; depth stays below SCAN_LEVELS. Memory: a NodeEndpointScanner holds its
    reader, whose plan `levels` point into. Errors: none while it is fed; TypeError and ValueError when it is made. */
 #include "decoder/native/cursor.h"

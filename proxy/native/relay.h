@@ -28,7 +28,7 @@ typedef struct {
     InFlightQueue requests;
     int64_t kept;                     /* bytes of requests that entries keep */
     Py_ssize_t objects;               /* entries with an object */
-    /* What whoever moves bytes has to know of the order; see proxy/relay/correlation.py. */
+    /* What whoever moves bytes has to know of the order; see proxy/relay/connections/correlation.py. */
     PyObject *watch;                  /* a selection: requests whose responses may have to be held */
     long long doubtful;               /* id of the last request of which it is not known whether it gets a response, or -1 */
     char out_of_order, unsure;
@@ -81,7 +81,7 @@ static inline Entry *queue_entry(const Queue *queue, Py_ssize_t place) { return 
 PyObject *header_prefix_of(PyObject *readers, int request, uint32_t keyver, const uint8_t *p, int64_t here);
 int header_prefix_ready(PyObject *module);
 
-/* node_endpoint_scanner.c: as proxy/addressing/node_endpoint_scanner.py has it */
+/* node_endpoint_scanner.c: as proxy/relay/addressing/node_endpoint_scanner.py has it */
 #define SCAN_LEVELS 8
 
 typedef struct {
@@ -129,10 +129,10 @@ int ring_snapshot_wanted(RingPen *pen, int forget);
 /* half_connection.c: what Python and C know of connections */
 #define UNSEEN -2 /* of a socket: it was not asked yet for its file descriptor */
 
-/* What is known of a direction; the attributes are described in proxy/relay/half_connection.py. */
+/* What is known of a direction; the attributes are described in proxy/relay/connections/half_connection.py. */
 typedef struct {
     PyObject_HEAD
-    char state, readable, hangup, opaque, paused, begun; /* state: as proxy/relay/states.py */
+    char state, readable, hangup, opaque, paused, begun; /* state: as proxy/relay/connections/states.py */
     int direction, waits, source_fd, sink_fd; /* -1: no plain socket, UNSEEN: not looked at yet */
     long long position, left, hold_left;
     long long last_id; /* -1: none */
@@ -140,7 +140,7 @@ typedef struct {
     PyObject *connection, *source, *sink, *pending, *hold, *endpoint_scanner, *header_prefix, *last_head, *foreign, *part, *carry;
 } HalfConnection;
 
-/* What both directions of a connection share; see proxy/relay/connection.py. */
+/* What both directions of a connection share; see proxy/relay/connections/connection.py. */
 typedef struct {
     PyObject_HEAD
     char inlined, draining;

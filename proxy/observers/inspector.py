@@ -17,10 +17,10 @@ from itertools import islice
 from ...decoder import Exchange
 from ...decoder.findings import Finding, Inspector, Severity
 from ..events import FindingSeen, NotInspected
+from ..processes.child import receive_settings
+from ..processes.control_messages import Answers, Commands, ExchangesKept, Failure, Refused
+from ..processes.messages import Message
 from ..ring.clock import now_ns
-from ..settings.control_messages import Answers, Commands, ExchangesKept, Failure, Refused
-from ..supervisor.child import receive_settings
-from ..supervisor.messages import Message
 from .finding_reports import Due, FindingReports, about_as_json
 from .flight_trigger import FlightTrigger
 from .live_exchanges import LiveExchanges

@@ -17,9 +17,9 @@ from ...decoder.connection.api_versions import PeerInfo
 from ...decoder.connection.events import Closed, ConnectionEvent, Opened
 from ...decoder.filter import Filter, FilterError, compile, named_zone
 from ...decoder.findings import Finding
+from ..processes import control_messages as messages
+from ..processes.control_messages import Failure, Json
 from ..ring.clock import now_ns
-from ..settings import control_messages as messages
-from ..settings.control_messages import Failure, Json
 from .finding_reports import about_as_json
 from .settings import LiveSettings
 

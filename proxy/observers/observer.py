@@ -12,10 +12,10 @@ import sys
 
 from ...diagnostics import contained
 from ..events import Counts, FlightWanted, RecordingFailed
+from ..processes.child import receive_settings
+from ..processes.control_messages import Answers, Commands
+from ..processes.messages import Message
 from ..ring.clock import now_ns
-from ..settings.control_messages import Answers, Commands
-from ..supervisor.child import receive_settings
-from ..supervisor.messages import Message
 from .observer_loop import ObserverLoop, SupervisorLink
 from .recordings import RecordingRefused, Recordings
 from .ring_feed import RingFeed

@@ -20,12 +20,12 @@ from typing import Protocol
 from ... import diagnostics
 from ...diagnostics import contained
 from ..events import Event, InternalError
+from ..processes.channel import Channel
+from ..processes.child import PACKET, Parent
+from ..processes.control_messages import Answers, Commands, Failure, Refused, command, packed
+from ..processes.messages import Message, NewControlServer, Stop, decode, encode
 from ..ring.merged_rings import RingAccess
 from ..ring.reader import NativeConsumer
-from ..settings.control_messages import Answers, Commands, Failure, Refused, command, packed
-from ..supervisor.channel import Channel
-from ..supervisor.child import PACKET, Parent
-from ..supervisor.messages import Message, NewControlServer, Stop, decode, encode
 from .ring_feed import RingFeed
 
 ATTEND_SECONDS = 0.1

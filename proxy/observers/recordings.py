@@ -19,11 +19,11 @@ from ...captures.recording.flight_recorder import Failed, FlightReason, FlightRe
 from ...errors import BarnabasError
 from .. import events
 from ..events import Event, Recording, RecordingFailed
+from ..processes import control_messages as messages
+from ..processes.control_messages import Failure
 from ..ring.clock import now_ns
 from ..ring.reader import NativeRecorders
 from ..ring.ring import NONE
-from ..settings import control_messages as messages
-from ..settings.control_messages import Failure
 from .exchange_counter import ExchangeCounter
 from .retainer import Retainer
 from .ring_feed import ConnectionEnds

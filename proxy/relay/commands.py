@@ -1,7 +1,7 @@
 """Commands to the relay: from the control server by a channel of its own, and from the supervisor over the control socket, by which
 workers hand each other listeners, too.
 
-Those of the control server are described in `settings.control_messages`. Nothing here waits. When the control server ends, everything that waits
+Those of the control server are described in `processes.control_messages`. Nothing here waits. When the control server ends, everything that waits
 for its decisions goes on.
 """
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from ...decoder.filter import FilterError
 from ..events import Address, RulesKept, RulesReplaced
-from ..interception.rules.live_rules import NoSuchRule, RuleExists
-from ..settings import control_messages as control
-from ..settings.control_messages import Answers, Failure, Json, Refused
-from ..supervisor import messages
-from ..supervisor.channel import Channel
-from ..supervisor.child import PACKET
+from ..processes import control_messages as control
+from ..processes import messages
+from ..processes.channel import Channel
+from ..processes.child import PACKET
+from ..processes.control_messages import Answers, Failure, Json, Refused
+from .interception.rules.live_rules import NoSuchRule, RuleExists
 
 if TYPE_CHECKING:
     from .interfaces import RelayInterface

@@ -1,4 +1,4 @@
-"""Keeps the limits (`proxy.settings.limits`): time once a second, the number of connections and of files when a client comes."""
+"""Keeps the limits (`proxy.relay.limits`): time once a second, the number of connections and of files when a client comes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from collections.abc import Collection
 
 from ..events import ConnectionsFull, FewFiles, FilesUsedUp, IdleClosed
-from ..settings.limits import Limits
 from .interfaces import ConnectionInterface, RelayInterface
+from .limits import Limits
 
 FEW = 1000
 """Without --max-connections: warn when there are files for fewer connections than this."""

@@ -17,25 +17,25 @@ from ...decoder.connection.api_versions import PeerInfo
 from ...plugins.actions.fault_plan import FaultPlan
 from ...plugins.versions.adapter import VersionAdapter
 from ...plugins.versions.emulated_release import EmulatedRelease
-from ..addressing.address_map import AddressMap
-from ..addressing.bootstrap import Bootstrap
-from ..addressing.destinations import Destinations
-from ..addressing.node_endpoint_scanner import NodeEndpointScanner
-from ..addressing.resolver import Resolver, SocketAddress
-from ..addressing.transparent import Interception
 from ..events import Address, Event
-from ..interception.frame_editor import FrameEditor
-from ..interception.interest.header_prefix import HeaderPrefix
-from ..interception.interest.pass_cache import PassCache
-from ..interception.rules.live_rules import LiveRules
+from ..processes.channel import Channel
+from ..processes.control_messages import AddIntercept, HeldAction, InterceptState, Notices, PluginState
+from ..processes.worker_shared_state import SharedState
+from ..ring.polling import Poll
 from ..ring.ring import RingWriter
-from ..settings.control_messages import AddIntercept, HeldAction, InterceptState, Notices, PluginState
-from ..settings.limits import Limits
-from ..supervisor.channel import Channel
-from ..supervisor.worker_shared_state import SharedState
-from .correlation import CorrelationQueue, InFlight, PlainQueue
-from .io.polling import Poll
+from .addressing.address_map import AddressMap
+from .addressing.bootstrap import Bootstrap
+from .addressing.destinations import Destinations
+from .addressing.node_endpoint_scanner import NodeEndpointScanner
+from .addressing.resolver import Resolver, SocketAddress
+from .addressing.transparent import Interception
+from .connections.correlation import CorrelationQueue, InFlight, PlainQueue
+from .interception.frame_editor import FrameEditor
+from .interception.interest.header_prefix import HeaderPrefix
+from .interception.interest.pass_cache import PassCache
+from .interception.rules.live_rules import LiveRules
 from .io.timers import Timers
+from .limits import Limits
 
 
 class HalfConnectionInterface(Protocol):

@@ -20,42 +20,42 @@ from functools import partial
 
 from ...diagnostics import contained
 from ...plugins.rules.rule_engine import RuleEngine
-from ..addressing.address_map import AddressMap
-from ..addressing.bootstrap import Bootstrap
-from ..addressing.destinations import Destinations
-from ..addressing.down_brokers import DownBrokers
-from ..addressing.mapping import make_address_map
-from ..addressing.probing import Prober
-from ..addressing.resolver import Resolver
-from ..addressing.transparent import Interception
 from ..events import Address, ClockSet, Event, ReaderStuck, RelayFault
-from ..interception.frame_editor import METADATA, FrameEditor, watched
-from ..interception.intercepts import Intercepts
-from ..interception.plugin_host.plugin_interceptor import PluginInterceptor
-from ..interception.rules.live_rules import LiveRules
-from ..negotiation.handshake import Security
-from ..negotiation.version_negotiation import VersionNegotiation, VersionsConfig
+from ..processes.channel import Channel
+from ..processes.child import EventSender, Parent
+from ..processes.child import receive_settings as receive_settings
+from ..processes.shared_counters import SharedCounters
+from ..processes.worker_shared_state import SharedState
+from ..ring import polling
 from ..ring.clock import CLOCK, now_ns
 from ..ring.merged_rings import resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import hush, sound
-from ..settings.relay_settings import RelaySettings
-from ..supervisor.channel import Channel
-from ..supervisor.child import EventSender, Parent
-from ..supervisor.child import receive_settings as receive_settings
-from ..supervisor.shared_counters import SharedCounters
-from ..supervisor.worker_shared_state import SharedState
 from . import interfaces
+from .addressing.address_map import AddressMap
+from .addressing.bootstrap import Bootstrap
+from .addressing.destinations import Destinations
+from .addressing.down_brokers import DownBrokers
+from .addressing.mapping import make_address_map
+from .addressing.probing import Prober
+from .addressing.resolver import Resolver
+from .addressing.transparent import Interception
 from .commands import Commands, SupervisorCommands
-from .connection import Connection
+from .connections.connection import Connection
+from .connections.native import make_mover, make_turn
+from .connections.tracking_mode import switch
+from .connections.unreachable_broker import UnreachableBroker
 from .guard import LimitGuard
-from .io import polling
+from .interception.frame_editor import METADATA, FrameEditor, watched
+from .interception.intercepts import Intercepts
+from .interception.plugin_host.plugin_interceptor import PluginInterceptor
+from .interception.rules.live_rules import LiveRules
 from .io.acceptor import Acceptor
 from .io.sockets import Sockets
 from .io.timers import Timers
-from .native import make_mover, make_turn
-from .tracking_mode import switch
-from .unreachable_broker import UnreachableBroker
+from .negotiation.handshake import Security
+from .negotiation.version_negotiation import VersionNegotiation, VersionsConfig
+from .relay_settings import RelaySettings
 
 _WRITE = polling.WRITE  # a global is faster than an attribute
 _READ = polling.READ | polling.READ_HANGUP | polling.HANGUP | polling.ERROR

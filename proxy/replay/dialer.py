@@ -14,8 +14,8 @@ from typing import Any
 from ...bounded import BoundedDict
 from ...diagnostics import contained
 from ...errors import BarnabasError
-from ..negotiation.sasl import MOST_SALTED, LoginRefused, SaslConfig, Work, conversation
-from ..negotiation.security import TlsConfig, client_context
+from ..relay.negotiation.sasl import MOST_SALTED, LoginRefused, SaslConfig, Work, conversation
+from ..relay.negotiation.security import TlsConfig, client_context
 
 Address = tuple[str, int]
 CONNECT_SECONDS = 10.0

@@ -17,8 +17,8 @@ from ...captures.replay.report import ReplayReport
 from ...captures.replay.script import Script
 from ...decoder import Exchange
 from ...decoder.connection.events import ConnectionEvent
-from ..negotiation.sasl import SaslConfig
-from ..negotiation.security import TlsConfig
+from ..relay.negotiation.sasl import SaslConfig
+from ..relay.negotiation.security import TlsConfig
 from .dialer import Address, Dialer
 from .player import Player
 from .resolver import TargetResolver

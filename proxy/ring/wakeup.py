@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 
-from ..relay.io.polling import PORTABLE
+from .polling import PORTABLE
 
 _ONE = (1).to_bytes(8, sys.byteorder)
 _MOST = 4096

@@ -12,8 +12,8 @@ from ...captures import NotACapture, open_capture
 from ...captures.serving import Engine, ServingSummary, Unused
 from ...decoder import Exchange
 from ...errors import BarnabasError
-from ..addressing.address_map import reason
 from ..events import Address
+from ..relay.addressing.address_map import reason
 from .config import OnMiss, ServeConfig
 from .events import Miss, ProducedOtherwise, ServeEvent
 from .server import RecordingServer

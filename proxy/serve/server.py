@@ -17,9 +17,9 @@ from ...decoder import DecodeError
 from ...decoder.schema import facts
 from ...decoder.wire.frame import MAX_FRAME
 from ...diagnostics import contained
-from ..addressing.address_map import TRIES, reason
 from ..events import Address
-from ..interception.frame_editor import broker_addresses
+from ..relay.addressing.address_map import TRIES, reason
+from ..relay.interception.frame_editor import broker_addresses
 from .config import OnMiss, ServeConfig
 from .events import Miss, NameTaken, ProducedOtherwise, ServeEvent, Serving, Trouble, WaitsForProducer
 from .record_text import show_both

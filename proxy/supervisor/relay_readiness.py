@@ -12,8 +12,8 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .child import PACKET
-from .messages import Accepting, Message, decode
+from ..processes.child import PACKET
+from ..processes.messages import Accepting, Message, decode
 
 SECONDS = 120.0
 """How long relays may take for it."""

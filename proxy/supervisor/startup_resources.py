@@ -10,20 +10,20 @@ import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from ..addressing.address_map import listen, reason
-from ..addressing.transparent import EVERYWHERE, prepare_listener
 from ..control.startup import ControlStart
 from ..events import Address, Event, Listening, show
-from ..interception.plugin_host.forkserver_client import check
 from ..metrics.settings import MeterSockets
-from ..negotiation.security import SecurityConfig, describe, prepare
 from ..observers.settings import FlightConfig, InspectorSettings, LiveSettings, ObserverSettings
+from ..processes.shared_counters import FileRule
+from ..processes.worker_shared_state import MOST_WORKERS
+from ..relay.addressing.address_map import listen, reason
+from ..relay.addressing.transparent import EVERYWHERE, prepare_listener
+from ..relay.interception.plugin_host.forkserver_client import check
+from ..relay.negotiation.security import SecurityConfig, describe, prepare
+from ..relay.relay_settings import RelaySettings, ReservedAddress, WorkerResources
 from ..ring.merged_rings import RingAccess
-from ..settings.proxy_config import ProxyConfig, ProxyError
-from ..settings.relay_settings import RelaySettings, ReservedAddress, WorkerResources
-from .shared_counters import FileRule
+from .proxy_config import ProxyConfig, ProxyError
 from .worker_pool import relay_names
-from .worker_shared_state import MOST_WORKERS
 
 
 @dataclass(frozen=True, slots=True)

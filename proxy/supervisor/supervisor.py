@@ -24,7 +24,6 @@ from types import TracebackType
 
 from ...errors import BarnabasError
 from ...plugins.rules.rules import Rule
-from ..addressing.address_map import reason
 from ..control.startup import ControlStart, insecure
 from ..events import (
     Address,
@@ -40,15 +39,16 @@ from ..events import (
     WorkerStarted,
 )
 from ..metrics.settings import MeterSockets, is_counted
+from ..processes import messages
+from ..processes.children import MOST, Children, Restarts
+from ..processes.fork_server import ForkServer
+from ..processes.shared_counters import FileRule, Serials
+from ..relay.addressing.address_map import reason
 from ..ring.clock import now_ns
 from ..ring.wakeup import new_bell
-from ..settings.proxy_config import ProxyConfig as ProxyConfig
-from ..settings.proxy_config import ProxyError as ProxyError
-from . import messages
-from .children import MOST, Children, Restarts
-from .fork_server import ForkServer
+from .proxy_config import ProxyConfig as ProxyConfig
+from .proxy_config import ProxyError as ProxyError
 from .relay_readiness import SECONDS, ProcessPacket, receive, until_all_accept
-from .shared_counters import FileRule, Serials
 from .startup_resources import StartupResources, acquire, for_inspector, for_observer, for_relay
 from .worker_pool import EventDeduplicator, WorkerPool, relay_names
 

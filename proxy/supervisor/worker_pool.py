@@ -26,12 +26,12 @@ from ..events import (
     RulesKept,
     RulesReplaced,
 )
+from ..processes.worker_shared_state import SharedState
+from ..relay.relay_settings import BrokerListener, WorkerResources
 from ..ring.clock import now_ns
 from ..ring.merged_rings import RingAccess, resume
 from ..ring.ring import Kind, Ring, RingWriter
 from ..ring.wakeup import new_bell
-from ..settings.relay_settings import BrokerListener, WorkerResources
-from .worker_shared_state import SharedState
 
 RING_BYTES = 16 << 20
 LOSSLESS_RING_BYTES = 32 << 20

@@ -17,7 +17,7 @@ from barnabas import proxy
 from barnabas.captures import open_capture
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import Event
-from barnabas.proxy.supervisor.fork_server import ForkServer
+from barnabas.proxy.processes.fork_server import ForkServer
 
 
 def _settings() -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.events import ConnectionOpened, Event
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from harness.testbed import next_event
 from harness.waiting import PATIENCE
 from matrix import recording, topics

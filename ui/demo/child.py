@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from ...errors import BarnabasError
-from ...proxy.supervisor.interpreter import python
+from ...proxy.processes.interpreter import python
 
 
 class ChildFailed(BarnabasError, RuntimeError):

@@ -16,9 +16,9 @@ from ...proxy import Proxy, ProxyConfig
 from ...proxy.control import Control, ControlConfig
 from ...proxy.control.client import ControlError
 from ...proxy.events import Address, show
+from ...proxy.processes.fork_server import ForkServer
 from ...proxy.replay.dialer import Dialer, TargetFailed
 from ...proxy.replay.target import TargetCluster
-from ...proxy.supervisor.fork_server import ForkServer
 
 if TYPE_CHECKING:
     from ...proxy.serve import Served

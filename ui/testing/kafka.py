@@ -25,7 +25,7 @@ from pathlib import Path
 from ...decoder import DecodeError
 from ...decoder.connection import api_versions
 from ...proxy.events import Address
-from ...proxy.supervisor.interpreter import python
+from ...proxy.processes.interpreter import python
 from .kafka_release import KafkaFailed, KafkaJars, java
 
 HOST = "127.0.0.1"

@@ -13,7 +13,7 @@ import pytest
 from ...diagnostics import contained
 
 if TYPE_CHECKING:
-    from ...proxy.supervisor.fork_server import ForkServer
+    from ...proxy.processes.fork_server import ForkServer
     from .cassette import Cassette
     from .fixture import Barnabas
     from .kafka import Kafka
@@ -127,7 +127,7 @@ def _barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[Addresses]:
 @pytest.fixture(scope="session")
 def _barnabas_fork_server() -> Iterator[ForkServer | None]:
     """Where the proxies' processes come from: each of a session's tests has a proxy, and must not wait for it to load."""
-    from ...proxy.supervisor.fork_server import ForkServer
+    from ...proxy.processes.fork_server import ForkServer
 
     if not ForkServer.available:
         yield None

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from ....plugins.conditions.input_value import encodable
 from ...events import Event, ProcessFailed, ProcessStarted, RulesReplaced, WorkerEnded, WorkerStarted
-from ...settings.control_messages import Failure, Json, RemoveIntercept
-from ...settings.serialization import to_plain
+from ...processes.control_messages import Failure, Json, RemoveIntercept
+from ...processes.serialization import to_plain
 from ..async_channel import AsyncChannel, CommandFailed
 from ..held_frame_copies import HeldFrameCopies
 from ..history import EventHistory

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ....decoder.filter import named_zone
 from ...events import Address
-from ...settings.control_messages import Failure, Json
+from ...processes.control_messages import Failure, Json
 from ..async_channel import CommandFailed
 from .api import body_of, number
 from .bounds import (

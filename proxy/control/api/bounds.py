@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...settings.control_messages import Json
+from ...processes.control_messages import Json
 
 
 class Bounds(NamedTuple):

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from aiohttp import web
 
 from ....plugins.rules.rules import Rule, RuleError, parse_rules
-from ...settings import control_messages as messages
-from ...settings.control_messages import Failure
-from ...supervisor.shared_counters import new_serial
+from ...processes import control_messages as messages
+from ...processes.control_messages import Failure
+from ...processes.shared_counters import new_serial
 from ..async_channel import CommandFailed
 from .api import Api, answer, flag, in_path, number, text_of
 from .bodies import BrokersDown, Drop, Extend, FlightAsked, InterceptAsked, RecordingAsked, Resume, read

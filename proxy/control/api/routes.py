@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ...settings.control_messages import Json
+from ...processes.control_messages import Json
 from . import changes, openapi, views
 from .api import Api, answer
 from .bounds import CURSOR, HITS, HITS_SEEN, HITS_TIMEOUT, LIMIT, WAIT

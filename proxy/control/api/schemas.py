@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_type_hints
 
-from ...settings import control_messages as messages
-from ...settings.control_messages import Json
+from ...processes import control_messages as messages
+from ...processes.control_messages import Json
 from . import bodies
 from .bodies import ADDRESS, BODIES
 from .bounds import MOST_RULES

@@ -9,8 +9,8 @@ from typing import TypeVar
 from aiohttp import web
 
 from ...events import Counts, Listening
-from ...settings import control_messages as messages
-from ...settings.control_messages import Failure
+from ...processes import control_messages as messages
+from ...processes.control_messages import Failure
 from ..async_channel import AsyncChannel, CommandFailed
 from ..relays import Relays
 from .api import HEARTBEAT_SECONDS, Api, answer, cursor_of, flag, in_path, number, send_event, stream

@@ -17,10 +17,10 @@ from collections.abc import Sequence, Set
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...addressing.transparent import NotIntercepted, plain
 from ...events import Address, ClientLeft, ClientRefused
+from ...processes.worker_shared_state import SharedState
 from ...ring.wakeup import hush, sound
-from ...supervisor.worker_shared_state import SharedState
+from ..addressing.transparent import NotIntercepted, plain
 
 if TYPE_CHECKING:
     from ..interfaces import RelayInterface

@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
+from ...ring import polling
 from ..interfaces import ConnectionInterface, HalfConnectionInterface
-from . import polling
 
 
 class Sockets:

@@ -10,9 +10,9 @@ import pytest
 from barnabas.captures import Recorder, open_capture
 from barnabas.decoder.connection.events import NEVER_ESTABLISHED, Closed, Opened
 from barnabas.proxy.events import Event, LoginFailed
-from barnabas.proxy.negotiation.handshake import Security
-from barnabas.proxy.negotiation.sasl import SaslConfig
-from barnabas.proxy.negotiation.security import SecurityConfig
+from barnabas.proxy.relay.negotiation.handshake import Security
+from barnabas.proxy.relay.negotiation.sasl import SaslConfig
+from barnabas.proxy.relay.negotiation.security import SecurityConfig
 from harness import commands
 
 from ..event_words import findings_of

@@ -7,10 +7,10 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from barnabas.proxy.interception.frame_editor import ScanRules
-from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
+from barnabas.proxy.relay.interception.frame_editor import ScanRules
+from barnabas.proxy.relay.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.relay.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.ring.ring import NONE
 
 MOST = 100_000

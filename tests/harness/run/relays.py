@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from barnabas.proxy.events import Address
+from barnabas.proxy.processes.worker_shared_state import SharedState
 from barnabas.proxy.relay.loop import Relay
+from barnabas.proxy.relay.relay_settings import RelaySettings, WorkerResources
 from barnabas.proxy.ring.ring import Ring
-from barnabas.proxy.settings.relay_settings import RelaySettings, WorkerResources
-from barnabas.proxy.supervisor.worker_shared_state import SharedState
 from harness.waiting import PATIENCE
 
 

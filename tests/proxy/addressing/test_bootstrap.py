@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from barnabas.captures import open_capture
-from barnabas.proxy.addressing.bootstrap import Bootstrap
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import Address, BrokerFound, Listening, UpstreamFailed
-from barnabas.proxy.settings.limits import Limits
+from barnabas.proxy.relay.addressing.bootstrap import Bootstrap
+from barnabas.proxy.relay.limits import Limits
 from barnabas.ui.cli.common.address import parse_all
 from barnabas.ui.cli.common.failure import Failure
 from harness import wire

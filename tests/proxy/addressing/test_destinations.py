@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 from barnabas import decoder
-from barnabas.proxy.addressing import resolver
-from barnabas.proxy.addressing.address_map import AddressMap
-from barnabas.proxy.addressing.destinations import ITSELF, Allowed, Destinations
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.events import (
     BrokerFound,
@@ -25,10 +22,13 @@ from barnabas.proxy.events import (
     RelayFault,
     UpstreamFailed,
 )
+from barnabas.proxy.processes import worker_shared_state
+from barnabas.proxy.processes.worker_shared_state import SharedState
+from barnabas.proxy.relay.addressing import resolver
+from barnabas.proxy.relay.addressing.address_map import AddressMap
+from barnabas.proxy.relay.addressing.destinations import ITSELF, Allowed, Destinations
+from barnabas.proxy.relay.limits import Limits
 from barnabas.proxy.relay.loop import Relay
-from barnabas.proxy.settings.limits import Limits
-from barnabas.proxy.supervisor import worker_shared_state
-from barnabas.proxy.supervisor.worker_shared_state import SharedState
 from harness import scripted, wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE, until

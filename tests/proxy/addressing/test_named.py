@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from barnabas.proxy.addressing import sni_address_map
 from barnabas.proxy.events import Event, NamesUnused
+from barnabas.proxy.relay.addressing import sni_address_map
 
 OWN = ("kafka-1.intern", 9092)
 

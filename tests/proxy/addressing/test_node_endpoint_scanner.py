@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.decoder.schema import facts
-from barnabas.proxy.addressing.node_endpoint_scanner import (
+from barnabas.proxy.relay.addressing.node_endpoint_scanner import (
     NodeEndpointScanner,
     PlainNodeEndpointScanner,
     ends_clean,
     neutralize_endpoints,
 )
-from barnabas.proxy.interception.frame_editor import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
+from barnabas.proxy.relay.interception.frame_editor import ENDPOINT_LIMIT, broker_addresses, names_brokers, produce_acks
 from harness import wire
 from harness.run.examples import times
 from harness.testbed import Testbed

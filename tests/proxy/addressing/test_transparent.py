@@ -18,11 +18,11 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import State
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.addressing import netfilter
-from barnabas.proxy.addressing.netfilter import Interceptor
-from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
 from barnabas.proxy.events import ClientRefused, ConnectionOpened, TlsFailed, UpstreamFailed
-from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.relay.addressing import netfilter
+from barnabas.proxy.relay.addressing.netfilter import Interceptor
+from barnabas.proxy.relay.addressing.transparent import EVERYWHERE, TransparentConfig
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 from harness import commands, wire
 from harness.peers.certificates import client_context, make, server_context
 from harness.peers.namespaces import Namespaces, connect, inside, missing, run_in
@@ -238,7 +238,7 @@ def test_a_proxy_without_rights_and_its_user_excluded(lab: Lab) -> None:
     lab.broker(space, "127.0.0.1")
     program = (
         "from barnabas.proxy import Proxy, ProxyConfig\n"
-        "from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig\n"
+        "from barnabas.proxy.relay.addressing.transparent import EVERYWHERE, TransparentConfig\n"
         "with Proxy(ProxyConfig(EVERYWHERE, ('127.0.0.1', 19092), transparent=TransparentConfig('redirect'))) as proxy:\n"
         "    for event in proxy.events():\n"
         "        print(type(event).__name__, event.text, flush=True)\n"

@@ -10,7 +10,7 @@ from barnabas.decoder import Direction
 from barnabas.decoder.codec.secrets import mask
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.proxy.control.held_frame_copies import HeldFrameCopy
-from barnabas.proxy.settings.control_messages import HeldNotice
+from barnabas.proxy.processes.control_messages import HeldNotice
 from harness.wire import with_size
 
 CANARY = b"canary-password"

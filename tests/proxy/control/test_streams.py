@@ -12,7 +12,7 @@ from barnabas.decoder import Exchange, State
 from barnabas.decoder.filter import compile
 from barnabas.proxy.control import ControlConfig
 from barnabas.proxy.observers.live_exchanges import ExchangeStore, Question
-from barnabas.proxy.settings.control_messages import ExchangePage, FindExchanges
+from barnabas.proxy.processes.control_messages import ExchangePage, FindExchanges
 from harness import wire
 from harness.peers.control_api import ControlApi, StartControlApi, heartbeat
 from harness.testbed import Testbed

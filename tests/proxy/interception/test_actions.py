@@ -17,9 +17,9 @@ from barnabas.plugins.hooks import parse
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy
 from barnabas.proxy.events import ConnectionClosed, RuleHit
-from barnabas.proxy.interception.plugin_host import PluginsConfig
-from barnabas.proxy.interception.rules import fault_executor
-from barnabas.proxy.relay.io import polling
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.interception.rules import fault_executor
+from barnabas.proxy.ring import polling
 from harness import scripted, wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import PATIENCE

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas import decoder
 from barnabas.plugins.rules.rule_engine import RuleEngine
-from barnabas.proxy.interception.frame_editor import METADATA, FrameEditor, framed
+from barnabas.proxy.relay.interception.frame_editor import METADATA, FrameEditor, framed
 
 OWN = ("127.0.0.1", 40000)
 

@@ -14,7 +14,7 @@ import pytest
 from barnabas import decoder
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import BrokerFound, NotKafka, RuleHit, Undecoded
-from barnabas.proxy.interception.frame_editor import produce_acks
+from barnabas.proxy.relay.interception.frame_editor import produce_acks
 from harness import scripted, wire
 from harness.testbed import Script, Testbed, next_event
 from harness.waiting import PATIENCE

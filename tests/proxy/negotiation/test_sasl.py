@@ -19,8 +19,8 @@ from barnabas.captures import open_capture
 from barnabas.decoder.schema import facts
 from barnabas.proxy import ProxyError
 from barnabas.proxy.events import ConnectionClosed, Event, Listening, LoggedIn, LoginFailed, TlsFailed
-from barnabas.proxy.negotiation.sasl import LoginRefused, SaslConfig, Work, conversation, unsecured_token
-from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.sasl import LoginRefused, SaslConfig, Work, conversation, unsecured_token
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 from harness import wire
 from harness.testbed import Testbed, next_event
 from harness.waiting import attempts
@@ -136,7 +136,7 @@ def test_scram_is_that_of_the_rfc(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_scram_refuses(first: bytes, final: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.proxy.negotiation.sasl.hashlib.pbkdf2_hmac", lightly)
+    monkeypatch.setattr("barnabas.proxy.relay.negotiation.sasl.hashlib.pbkdf2_hmac", lightly)
     with pytest.raises(LoginRefused) as refused:
         scram(first, final, monkeypatch).run()
     assert words in str(refused.value) and "pencil" not in str(refused.value)

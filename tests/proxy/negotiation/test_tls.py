@@ -28,9 +28,9 @@ from barnabas.proxy.events import (
     NotVerified,
     TlsFailed,
 )
-from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.negotiation.tls import TlsFault, TlsSocket
-from barnabas.proxy.settings.limits import Limits
+from barnabas.proxy.relay.limits import Limits
+from barnabas.proxy.relay.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.tls import TlsFault, TlsSocket
 from harness import scripted, wire
 from harness.peers.certificates import Certificate, client_context, make, server_context
 from harness.proxies import Proxy

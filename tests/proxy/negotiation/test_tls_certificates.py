@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.negotiation import certificates
-from barnabas.proxy.negotiation.certificates import Authority, CertificateError, HostContexts, load_chain
+from barnabas.proxy.relay.negotiation import certificates
+from barnabas.proxy.relay.negotiation.certificates import Authority, CertificateError, HostContexts, load_chain
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -111,7 +111,7 @@ def test_without_cryptography_the_error_names_what_to_install(tmp_path: Path) ->
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
         "from pathlib import Path\n"
-        "from barnabas.proxy.negotiation.certificates import Authority, CertificateError\n"
+        "from barnabas.proxy.relay.negotiation.certificates import Authority, CertificateError\n"
         "try:\n    Authority.in_folder(Path(sys.argv[1]))\n"
         "except CertificateError as error:\n    print(error)\n"
     )

@@ -13,7 +13,7 @@ from barnabas.decoder import records
 from barnabas.decoder.reference import releases
 from barnabas.decoder.schema import facts
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from harness.wire import with_size
 
 FIND, METADATA, PRODUCE = (facts.api_key(name) for name in ("FindCoordinator", "Metadata", "Produce"))

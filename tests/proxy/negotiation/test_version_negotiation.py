@@ -18,9 +18,9 @@ from barnabas.plugins.versions.adapter import AdaptedRequest as Asked
 from barnabas.plugins.versions.emulated_release import offers
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy.events import ConnectionClosed, Event, NotHonoured, OffersLearned
-from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from barnabas.proxy.relay.io.timers import Timers
+from barnabas.proxy.relay.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionNegotiation, VersionsConfig
 from harness import wire
 from harness.peers.certificates import client_context
 from harness.testbed import Testbed, next_event

@@ -17,9 +17,9 @@ from barnabas.proxy.observers.observer_loop import ObserverLoop, SupervisorLink
 from barnabas.proxy.observers.ring_feed import ConnectionEnds, RingFeed
 from barnabas.proxy.observers.settings import InspectorSettings
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
+from barnabas.proxy.processes.messages import Stop, decode, encode
 from barnabas.proxy.ring.merged_rings import RingAccess
 from barnabas.proxy.ring.ring import Kind, Ring, RingWriter
-from barnabas.proxy.supervisor.messages import Stop, decode, encode
 from harness import wire
 
 ENDS = {"client": ["10.0.0.1", 1], "broker": ["10.0.0.2", 9092], "upstream": ["10.0.0.3", 2], "streams": [0, 0]}

@@ -27,7 +27,7 @@ from barnabas.proxy.events import (
 from barnabas.proxy.observers.finding_reports import FindingReports
 from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
-from barnabas.proxy.supervisor import children
+from barnabas.proxy.processes import children
 from harness import wire
 from harness.recordings import metadata_answer, metadata_request
 from harness.scripted import answering

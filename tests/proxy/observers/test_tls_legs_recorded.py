@@ -12,9 +12,9 @@ from barnabas.captures import open_capture
 from barnabas.decoder.connection.events import Opened
 from barnabas.decoder.findings import Inspector
 from barnabas.decoder.schema import facts
-from barnabas.proxy.negotiation.security import TlsConfig
 from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.traffic_decoder import TrafficDecoder
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 from harness import wire
 from harness.peers.certificates import client_context, make, server_context
 from harness.testbed import Testbed

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import events
-from barnabas.proxy.relay.half_connection import HalfConnection
-from barnabas.proxy.supervisor.messages import Accepting, decode
+from barnabas.proxy.processes.messages import Accepting, decode
+from barnabas.proxy.relay.connections.half_connection import HalfConnection
 from harness import wire
 from harness.run.relays import running_relay
 from harness.scripted import answering

@@ -23,11 +23,11 @@ from barnabas.decoder.filter.fast_reject import FastReject
 from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
-from barnabas.proxy.interception.interest import response_interest
-from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
-from barnabas.proxy.relay.correlation import PlainQueue
+from barnabas.proxy.relay.connections.correlation import PlainQueue
+from barnabas.proxy.relay.interception.interest import response_interest
+from barnabas.proxy.relay.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.relay.interception.interest.response_interest import ResponseInterest
 from harness.peers.frame_scan import MOST, RING_BYTES, FrameScan
 from harness.run.slices import thin
 from harness.wire import with_size

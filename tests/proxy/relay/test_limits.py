@@ -28,7 +28,7 @@ from barnabas.proxy.events import (
     UpstreamFailed,
 )
 from barnabas.proxy.relay.guard import LimitGuard
-from barnabas.proxy.settings.limits import Limits
+from barnabas.proxy.relay.limits import Limits
 from harness import wire
 from harness.run.lines import line
 from harness.scripted import echo

@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 from barnabas.proxy.native.accelerator import native
-from barnabas.proxy.relay.connection import Connection
-from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
-from barnabas.proxy.relay.states import FLOWING, TRANSITIONS, ConnectionState, HalfConnectionState, WrongState, follow
+from barnabas.proxy.relay.connections.connection import Connection
+from barnabas.proxy.relay.connections.half_connection import MOVES, HalfConnection
+from barnabas.proxy.relay.connections.states import (
+    FLOWING,
+    TRANSITIONS,
+    ConnectionState,
+    HalfConnectionState,
+    WrongState,
+    follow,
+)
 from torture.proxy.peers.stepped_relay import BROKER, SteppedRelay
 
 ACCEPTED, CONNECTING, SECURING, OPEN, BREAKING, UNREACHED, CLOSED = ConnectionState

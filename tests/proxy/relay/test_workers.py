@@ -20,7 +20,6 @@ import pytest
 from barnabas import captures, decoder
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy import Proxy, ProxyError
-from barnabas.proxy.addressing.transparent import Interception, NotIntercepted, TransparentConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import (
     BrokerFound,
@@ -40,15 +39,16 @@ from barnabas.proxy.events import (
     WorkerEnded,
     WorkerStarted,
 )
-from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.processes.worker_shared_state import LOG_BYTES, SharedState
+from barnabas.proxy.relay.addressing.transparent import Interception, NotIntercepted, TransparentConfig
 from barnabas.proxy.relay.io.acceptor import Acceptor
+from barnabas.proxy.relay.limits import Limits
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 from barnabas.proxy.ring import merged_rings
 from barnabas.proxy.ring.merged_rings import MergedRings, resume
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import NONE, Kind, Ring, RingWriter
-from barnabas.proxy.settings.limits import Limits
 from barnabas.proxy.supervisor.worker_pool import EventDeduplicator
-from barnabas.proxy.supervisor.worker_shared_state import LOG_BYTES, SharedState
 from harness import scripted, wire
 from harness.scripted import Broker
 from harness.testbed import Testbed
@@ -537,7 +537,7 @@ def test_the_lock_goes_with_its_holder() -> None:
     shared_state = SharedState.create(2, 5000)
     program = (
         "import sys, os, signal\n"
-        "from barnabas.proxy.supervisor.worker_shared_state import SharedState\n"
+        "from barnabas.proxy.processes.worker_shared_state import SharedState\n"
         "shared_state = SharedState(int(sys.argv[1]), 1)\n"
         "with shared_state.locked() as shared:\n"
         "    shared_state.next_port = 6000\n"

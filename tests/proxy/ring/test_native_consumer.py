@@ -18,9 +18,9 @@ from barnabas.proxy.observers import recordings
 from barnabas.proxy.observers.recordings import Recordings
 from barnabas.proxy.observers.ring_feed import ConnectionEnds
 from barnabas.proxy.observers.settings import RecordingConfig
+from barnabas.proxy.processes.control_messages import RecordingState, StartRecording
 from barnabas.proxy.ring.reader import Lost, RingReader, RingRecord
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
-from barnabas.proxy.settings.control_messages import RecordingState, StartRecording
 from torture.proxy.peers.traffic import produce
 from traffic.random_traffic import SECRET, START, MixedTraffic
 

@@ -15,8 +15,8 @@ from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import ProcessFailed
-from barnabas.proxy.supervisor.children import start_child
-from barnabas.proxy.supervisor.fork_server import ForkServer, ForkServerGone
+from barnabas.proxy.processes.children import start_child
+from barnabas.proxy.processes.fork_server import ForkServer, ForkServerGone
 from harness import wire
 from harness.scripted import answering
 from harness.testbed import Testbed, next_event

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.supervisor.interpreter import python
+from barnabas.proxy.processes.interpreter import python
 
 STARTING = re.compile(r"multiprocessing|executable|ProcessPoolExecutor")
 PRODUCT = ("captures", "decoder", "plugins", "proxy", "ui")
-THE_WAY = "proxy/supervisor/interpreter.py"
+THE_WAY = "proxy/processes/interpreter.py"
 ELSEWHERE = {"captures/spark/session.py"}
 """Tells Spark which interpreter its workers are; Spark itself starts them."""
 
@@ -41,7 +41,7 @@ def test_nothing_else_starts_an_interpreter(repository: Path) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("module", ["ui.tui.model.background_analysis", "ui.demo.cluster", "proxy.relay.loop", "proxy.supervisor.fork_server", ""])
+@pytest.mark.parametrize("module", ["ui.tui.model.background_analysis", "ui.demo.cluster", "proxy.relay.loop", "proxy.processes.fork_server", ""])
 def test_a_hostile_folder_runs_nothing(tmp_path: Path, module: str) -> None:
     """Modules in the current folder that have the names of the standard library's, and of ours."""
     mark = tmp_path / "was here"

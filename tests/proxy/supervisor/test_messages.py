@@ -14,20 +14,19 @@ from barnabas.plugins.hooks.sources import parse
 from barnabas.plugins.rules.rules import Rule
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import events
-from barnabas.proxy.addressing.transparent import TransparentConfig
 from barnabas.proxy.events import Event
-from barnabas.proxy.interception.plugin_host import PluginsConfig
-from barnabas.proxy.interception.plugin_host import messages as of_plugins
-from barnabas.proxy.negotiation.sasl import SaslConfig
-from barnabas.proxy.negotiation.security import SecurityConfig, TlsConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
-from barnabas.proxy.settings import control_messages
-from barnabas.proxy.settings.limits import Limits
-from barnabas.proxy.settings.relay_settings import BrokerListener, RelaySettings, ReservedAddress, WorkerResources
-from barnabas.proxy.settings.serialization import from_json, from_named, to_json, to_named
-from barnabas.proxy.supervisor import messages
-from barnabas.proxy.supervisor.channel import Unpacker, pack
-from barnabas.proxy.supervisor.shared_counters import FileRule
+from barnabas.proxy.processes import control_messages, messages
+from barnabas.proxy.processes.channel import Unpacker, pack
+from barnabas.proxy.processes.serialization import from_json, from_named, to_json, to_named
+from barnabas.proxy.processes.shared_counters import FileRule
+from barnabas.proxy.relay.addressing.transparent import TransparentConfig
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.interception.plugin_host import messages as of_plugins
+from barnabas.proxy.relay.limits import Limits
+from barnabas.proxy.relay.negotiation.sasl import SaslConfig
+from barnabas.proxy.relay.negotiation.security import SecurityConfig, TlsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.relay_settings import BrokerListener, RelaySettings, ReservedAddress, WorkerResources
 
 RULES = (FileRule(Rule.of("api == Produce", error="REQUEST_TIMED_OUT", when={"times": 2}), 7),)
 SAMPLES: dict[Any, Any] = {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.events import Counts, Listening, NotVerified
-from barnabas.proxy.supervisor.messages import Accepting, Stop, encode
+from barnabas.proxy.processes.messages import Accepting, Stop, encode
 from barnabas.proxy.supervisor.relay_readiness import receive, until_all_accept
 from harness.waiting import PATIENCE
 

@@ -24,7 +24,7 @@ from barnabas.proxy.events import (
     ProxyFailed,
 )
 from barnabas.proxy.metrics.settings import MeterConfig
-from barnabas.proxy.supervisor import children
+from barnabas.proxy.processes import children
 from harness import scripted, wire
 from harness.run.lines import line
 from harness.testbed import Testbed, next_event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from barnabas.proxy.supervisor.shared_counters import SLOTS, SharedCounters
-from barnabas.proxy.supervisor.worker_shared_state import SharedState
+from barnabas.proxy.processes.shared_counters import SLOTS, SharedCounters
+from barnabas.proxy.processes.worker_shared_state import SharedState
 
 EACH = 300
 

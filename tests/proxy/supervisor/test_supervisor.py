@@ -15,7 +15,7 @@ import pytest
 from barnabas.proxy import Proxy, ProxyConfig, ProxyError
 from barnabas.proxy.control.startup import ControlConfig
 from barnabas.proxy.events import Counts, Listening, ProcessFailed, Recording
-from barnabas.proxy.supervisor import children
+from barnabas.proxy.processes import children
 from harness import wire
 from harness.run.lines import line
 from harness.run.processes import comes_to_rest

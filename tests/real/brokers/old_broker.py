@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barnabas.proxy.supervisor.interpreter import python
+from barnabas.proxy.processes.interpreter import python
 from harness.waiting import PATIENCE
 from real.brokers.broker import HOST, REPOSITORY, BrokerFailed, data_folder, free_ports
 

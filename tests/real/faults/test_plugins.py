@@ -10,7 +10,7 @@ from barnabas.plugins import examples
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import PluginFault, show
-from barnabas.proxy.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from harness.proxies import Proxy

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy.events import ConnectionOpened
-from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 from real.brokers.secured import Secured
 from real.clients import java_programs
 

@@ -13,7 +13,7 @@ import pytest
 from barnabas.captures import open_capture
 from barnabas.decoder import Exchange
 from barnabas.proxy.events import BrokerFound, show
-from barnabas.proxy.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.security import TlsConfig
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import commands
 from harness.waiting import PATIENCE, PATIENCE_MS

@@ -24,10 +24,10 @@ from barnabas.proxy.events import (
     TlsFailed,
     UpstreamFailed,
 )
-from barnabas.proxy.interception.plugin_host import PluginsConfig
-from barnabas.proxy.negotiation.sasl import SaslConfig, unsecured_token
-from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.negotiation.sasl import SaslConfig, unsecured_token
+from barnabas.proxy.relay.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.run.slices import only
 from harness.waiting import PATIENCE, attempts, until

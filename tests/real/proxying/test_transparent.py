@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from barnabas.captures import open_capture
 from barnabas.proxy import Proxy, ProxyConfig
-from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
+from barnabas.proxy.relay.addressing.transparent import EVERYWHERE, TransparentConfig
 from harness.peers.namespaces import Namespaces, inside, missing, run_in
 from harness.run.slices import only
 from real.brokers.broker import Cluster, start_cluster

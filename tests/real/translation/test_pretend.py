@@ -22,7 +22,7 @@ from barnabas.plugins.versions.emulated_release import offers, read
 from barnabas.plugins.versions.features import of_release
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer
 from harness.proxies import Proxy
 from harness.run.slices import only

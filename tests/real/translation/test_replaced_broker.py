@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from barnabas.proxy import ProxyConfig
-from barnabas.proxy.addressing.transparent import EVERYWHERE, TransparentConfig
 from barnabas.proxy.events import NotTranslated, OffersLearned, show
-from barnabas.proxy.negotiation.sasl import SaslConfig
-from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.addressing.transparent import EVERYWHERE, TransparentConfig
+from barnabas.proxy.relay.negotiation.sasl import SaslConfig
+from barnabas.proxy.relay.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from harness.peers.certificates import client_context
 from harness.peers.namespaces import Namespaces, inside, missing, run_in
 from harness.proxies import Proxy

@@ -13,7 +13,7 @@ from barnabas.decoder.schema import facts
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Producer
 from harness.proxies import Proxy
 from harness.run.slices import thin

@@ -12,7 +12,7 @@ from barnabas.captures import open_capture
 from barnabas.plugins.versions.profile import Profile
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import show
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from harness.proxies import Proxy
 from harness.waiting import PATIENCE

@@ -43,11 +43,11 @@ from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.plan import plan
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
-from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner
-from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.interest.header_prefix import asked_paths
-from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
+from barnabas.proxy.relay.addressing.node_endpoint_scanner import NodeEndpointScanner
+from barnabas.proxy.relay.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.relay.interception.interest.header_prefix import asked_paths
+from barnabas.proxy.relay.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.ring.reader import RingReader
 from barnabas.proxy.ring.ring import CHUNK, NONE, Kind, Ring, RingWriter
 from harness.peers.frame_scan import FrameScan

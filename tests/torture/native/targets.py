@@ -32,11 +32,11 @@ from barnabas.decoder.codec.project import reader
 from barnabas.decoder.schema.plan import plan
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
-from barnabas.proxy.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
-from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
-from barnabas.proxy.interception.interest.header_prefix import HeaderPrefix, asked_paths
-from barnabas.proxy.interception.interest.response_interest import ResponseInterest
 from barnabas.proxy.native.accelerator import native
+from barnabas.proxy.relay.addressing.node_endpoint_scanner import NodeEndpointScanner, PlainNodeEndpointScanner
+from barnabas.proxy.relay.interception.interest.api_version_bitmap import api_version_bitmap
+from barnabas.proxy.relay.interception.interest.header_prefix import HeaderPrefix, asked_paths
+from barnabas.proxy.relay.interception.interest.response_interest import ResponseInterest
 from harness.peers.frame_scan import FrameScan
 from torture.decoder.mutate import mutated
 

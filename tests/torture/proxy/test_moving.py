@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from barnabas import decoder
 from barnabas.plugins.rules.rules import Rule
-from barnabas.proxy.relay.half_connection import MOVES, HalfConnection
+from barnabas.proxy.relay.connections.half_connection import MOVES, HalfConnection
 from barnabas.proxy.ring.reader import RingRecord
 from barnabas.proxy.ring.ring import Kind
 from harness.run.slices import only, thin
@@ -252,7 +252,7 @@ HERE = Path(__file__).parent
 )
 def test_without_the_accelerator(module: str, chosen: str) -> None:
     program = (
-        "import sys, pytest; from barnabas.proxy.relay.correlation import Queue, PlainQueue; assert Queue is PlainQueue;"
+        "import sys, pytest; from barnabas.proxy.relay.connections.correlation import Queue, PlainQueue; assert Queue is PlainQueue;"
         "sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', '-m', '', *sys.argv[1:]]))"
     )
     done = subprocess.run(

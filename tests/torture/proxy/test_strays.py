@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from barnabas.proxy.relay.correlation import LATE_REACH
+from barnabas.proxy.relay.connections.correlation import LATE_REACH
 from torture.proxy.peers.stepped_relay import BROKER, Session, SteppedRelay, cut
 from torture.proxy.peers.traffic import FETCH, METADATA, Exchange, TrafficGenerator, naming, response
 from torture.proxy.test_correlation import RULES, heartbeat, list_offsets

@@ -11,12 +11,12 @@ import pytest
 import typer
 from barnabas.captures.serving import OfferMode
 from barnabas.decoder.findings import Severity
-from barnabas.proxy.addressing.netfilter import FAMILIES
-from barnabas.proxy.addressing.transparent import MODES
 from barnabas.proxy.metrics.settings import BY
-from barnabas.proxy.negotiation.sasl import MECHANISMS
+from barnabas.proxy.relay.addressing.netfilter import FAMILIES
+from barnabas.proxy.relay.addressing.transparent import MODES
+from barnabas.proxy.relay.limits import OVERSIZE
+from barnabas.proxy.relay.negotiation.sasl import MECHANISMS
 from barnabas.proxy.serve import Contents, OnMiss
-from barnabas.proxy.settings.limits import OVERSIZE
 from barnabas.ui.cli.command_line import make_app
 from barnabas.ui.cli.help.manual import tidy
 from barnabas.ui.cli.recordings.serve import OfferedRecords, Timing

@@ -10,7 +10,7 @@ def test_all_processes_log_to_one_file(run, tmp_path: Path) -> None:
     done = run("--log-file", "log", "demo", "--headless", "--seconds", "1", "--record", "recorded")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "log").read_text("utf-8").splitlines()]
-    begun = {line["process"]: line["message"] for line in lines if line["logger"] == "barnabas.proxy.supervisor.child"}
+    begun = {line["process"]: line["message"] for line in lines if line["logger"] == "barnabas.proxy.processes.child"}
     assert {"process loop begins", "process observer begins"} <= set(begun.values())
     owner = lines[0]["process"]
     assert lines[0]["message"].startswith("barnabas ")

@@ -53,7 +53,7 @@ _JSON_TYPES: dict[type, dict[str, Any]] = {
 
 def config_schema() -> dict[str, Any]:
     """The config file as a JSON Schema (draft 2020-12). What depends on several keys is left to ``barnabas proxy --check``."""
-    from ....proxy.settings import config_file
+    from ....proxy.supervisor import config_file
 
     keys = {}
     for parameter in options_of(ProxyOptions):
@@ -96,7 +96,7 @@ def clusters(
 ) -> list[RunningCluster]:
     """The clusters of a config file, made by `build`. `options`: those of the command line; options named in
     `on_command_line` win over the file. Raises BarnabasError with file and line of what is wrong."""
-    from ....proxy.settings import config_file
+    from ....proxy.supervisor import config_file
 
     try:
         found = config_file.read(path, key_kinds())

@@ -20,15 +20,15 @@ from ..common.failure import Failure, read_text, value_of
 from ..common.option_groups import option
 
 if TYPE_CHECKING:
-    from ....proxy.addressing.transparent import TransparentConfig
     from ....proxy.control import ControlConfig
-    from ....proxy.interception.plugin_host import PluginsConfig
     from ....proxy.metrics.settings import MeterConfig
-    from ....proxy.negotiation.sasl import SaslConfig
-    from ....proxy.negotiation.security import TlsConfig
-    from ....proxy.negotiation.version_negotiation import VersionsConfig
     from ....proxy.observers.settings import FlightConfig, RecordingConfig
-    from ....proxy.settings.limits import Limits
+    from ....proxy.relay.addressing.transparent import TransparentConfig
+    from ....proxy.relay.interception.plugin_host import PluginsConfig
+    from ....proxy.relay.limits import Limits
+    from ....proxy.relay.negotiation.sasl import SaslConfig
+    from ....proxy.relay.negotiation.security import TlsConfig
+    from ....proxy.relay.negotiation.version_negotiation import VersionsConfig
 
 PASSWORD_VARIABLE = "BARNABAS_SASL_PASSWORD"
 TOKEN_VARIABLE = "BARNABAS_FEED_TOKEN"
@@ -72,7 +72,7 @@ class BrokerTlsOptions:
 
 def tls_config(brokers: BrokerTlsOptions, clients: ClientTlsOptions | None = None) -> TlsConfig | None:
     """TLS on both sides; None without any option."""
-    from ....proxy.negotiation.security import TlsConfig
+    from ....proxy.relay.negotiation.security import TlsConfig
 
     clients = clients or ClientTlsOptions()
     config = TlsConfig(
@@ -98,7 +98,7 @@ class SaslOptions:
 
     def config(self) -> SaslConfig | None:
         """With the password from its file or the environment; None without a mechanism."""
-        from ....proxy.negotiation.sasl import MECHANISMS, SaslConfig
+        from ....proxy.relay.negotiation.sasl import MECHANISMS, SaslConfig
 
         password = os.environ.pop(PASSWORD_VARIABLE, "")  # the proxy's processes need not inherit it
         file = self.sasl_password_file
@@ -214,7 +214,7 @@ class TransparentOptions:
 
     def config(self, broker: bool, sni_suffix: str) -> TransparentConfig | None:
         """None without transparent mode; `broker`: whether there is a --broker."""
-        from ....proxy.addressing.transparent import TransparentConfig
+        from ....proxy.relay.addressing.transparent import TransparentConfig
 
         if self.transparent is None:
             if self.keep_source:
@@ -274,7 +274,7 @@ class LimitOptions:
 
     def config(self) -> Limits:
         """The limits of the relay."""
-        from ....proxy.settings.limits import Limits
+        from ....proxy.relay.limits import Limits
 
         try:
             return Limits(
@@ -286,7 +286,7 @@ class LimitOptions:
 
     def worker_count(self) -> int:
         """The number of relay processes."""
-        from ....proxy.supervisor.worker_shared_state import MOST_WORKERS
+        from ....proxy.processes.worker_shared_state import MOST_WORKERS
 
         if not 1 <= self.workers <= MOST_WORKERS:
             raise Failure(f"--workers must be from 1 to {MOST_WORKERS}, not {self.workers}")
@@ -419,7 +419,7 @@ class PluginOptions:
     def config(self) -> PluginsConfig | None:
         """None without plugins."""
         from ....plugins.hooks import parse
-        from ....proxy.interception.plugin_host import PluginsConfig
+        from ....proxy.relay.interception.plugin_host import PluginsConfig
 
         faults = self.plugin_faults
         if not self.plugin:
@@ -469,7 +469,7 @@ class VersionOptions:
     def config(self) -> VersionsConfig | None:
         """None without any option."""
         from ....plugins.versions.profile import Profile, caps
-        from ....proxy.negotiation.version_negotiation import VersionsConfig
+        from ....proxy.relay.negotiation.version_negotiation import VersionsConfig
 
         if not (self.cap or self.pretend or self.translate):
             return None

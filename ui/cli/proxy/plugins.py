@@ -38,8 +38,8 @@ def check(
     """Load plugins in a separate process, and show what they do. The exit status is 2 if something is wrong."""
     from ....decoder.schema import facts
     from ....plugins.hooks import parse
-    from ....proxy.interception.plugin_host import PluginsConfig
-    from ....proxy.interception.plugin_host.forkserver_client import check as load_once
+    from ....proxy.relay.interception.plugin_host import PluginsConfig
+    from ....proxy.relay.interception.plugin_host.forkserver_client import check as load_once
 
     found = load_once(PluginsConfig(tuple(parse(each) for each in plugin)))
     if as_json:

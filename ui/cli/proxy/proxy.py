@@ -86,7 +86,7 @@ def proxy_config(options: ProxyOptions, print_findings: bool) -> ProxyConfig:
     """The settings of one cluster's proxy; raises Failure for wrong options. `print_findings`: the default
     of --findings."""
     from ....proxy import ProxyConfig
-    from ....proxy.addressing.transparent import EVERYWHERE
+    from ....proxy.relay.addressing.transparent import EVERYWHERE
     from .running import rules_of_file
 
     brokers = parse_all(options.broker or (), "--broker", port=9092)

@@ -21,7 +21,7 @@ from ....plugins.rules.rules import Rule, load_rules
 from ....proxy import Proxy, ProxyConfig, ProxyError, events
 from ....proxy.events import Address, show
 from ....proxy.metrics.settings import MeterConfig, MeterSockets, store_token
-from ....proxy.negotiation.security import client_advice
+from ....proxy.relay.negotiation.security import client_advice
 from ... import times
 from ...safe import visible
 from ..common.failure import Failure, OutputError, make_directory

@@ -13,7 +13,7 @@ from ..common.completion import choices
 from ..common.failure import Failure
 
 if TYPE_CHECKING:
-    from ....proxy.addressing.netfilter import NetfilterError
+    from ....proxy.relay.addressing.netfilter import NetfilterError
 
 app = typer.Typer(
     help="Redirect broker connections to the proxy with nftables rules, without changing clients (Linux, root).",
@@ -53,9 +53,9 @@ def up(
     From then on, connections to the brokers' ports reach the proxy, which connects to their original destinations:
     barnabas proxy --transparent MODE. While no proxy runs, they are refused.
     """
-    from ....proxy.addressing import netfilter
-    from ....proxy.addressing.netfilter import FAMILIES, Interceptor, NetfilterError
-    from ....proxy.addressing.transparent import MODES
+    from ....proxy.relay.addressing import netfilter
+    from ....proxy.relay.addressing.netfilter import FAMILIES, Interceptor, NetfilterError
+    from ....proxy.relay.addressing.transparent import MODES
 
     if mode not in MODES:
         raise Failure(f"--mode is {' or '.join(MODES)}, not {mode!r}")
@@ -88,8 +88,8 @@ def up(
 @app.command()
 def down(dry_run: _DryRun = False) -> None:
     """Remove what `up` set, and nothing else."""
-    from ....proxy.addressing import netfilter
-    from ....proxy.addressing.netfilter import NetfilterError
+    from ....proxy.relay.addressing import netfilter
+    from ....proxy.relay.addressing.netfilter import NetfilterError
 
     try:
         if dry_run:

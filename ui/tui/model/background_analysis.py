@@ -18,7 +18,7 @@ from time import monotonic
 
 from ....captures import Capture
 from ....diagnostics import contained
-from ....proxy.supervisor.interpreter import python
+from ....proxy.processes.interpreter import python
 from .analysis import AnalysisResult, CaptureAnalysis, Growth
 
 _SIZE = struct.Struct("<Q")

@@ -11,8 +11,8 @@ from barnabas.decoder.codec.project import reader
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.plan import plan
-from barnabas.proxy.interception.interest.header_prefix import HeaderPrefix, asked_paths, may_have_records
 from barnabas.proxy.native.accelerator import native
+from barnabas.proxy.relay.interception.interest.header_prefix import HeaderPrefix, asked_paths, may_have_records
 from harness.wire import with_size
 
 PRODUCE, FETCH, SHARE_FETCH = (facts.api_key(name) for name in ("Produce", "Fetch", "ShareFetch"))

@@ -14,8 +14,8 @@ from barnabas.decoder.schema import facts
 from barnabas.plugins.rules.rule_engine import RuleEngine
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import RuleHit
-from barnabas.proxy.interception.interest import pass_cache
-from barnabas.proxy.interception.interest.pass_cache import PassCache
+from barnabas.proxy.relay.interception.interest import pass_cache
+from barnabas.proxy.relay.interception.interest.pass_cache import PassCache
 from harness import scripted, wire
 from harness.testbed import Testbed
 from harness.wire import with_size

@@ -13,7 +13,7 @@ from barnabas import decoder
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import PluginsLoaded
-from barnabas.proxy.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
 from harness import scripted
 from harness.proxies import Proxy
 from harness.testbed import E, next_event

@@ -14,7 +14,7 @@ from barnabas.plugins import examples
 from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import PluginFault, PluginSaid, show
-from barnabas.proxy.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient

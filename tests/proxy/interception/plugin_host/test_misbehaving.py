@@ -13,7 +13,7 @@ from barnabas.plugins.hooks import parse
 from barnabas.proxy import ProxyConfig, ProxyError
 from barnabas.proxy.control import Control, ControlConfig
 from barnabas.proxy.events import PluginDisabled, PluginFault, PluginSaid, show
-from barnabas.proxy.interception.plugin_host import PluginsConfig
+from barnabas.proxy.relay.interception.plugin_host import PluginsConfig
 from barnabas.ui.testing.cluster import EmbeddedCluster
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from harness.proxies import Proxy

@@ -12,9 +12,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from barnabas.proxy.relay.io import polling
-from barnabas.proxy.relay.io.polling import EDGE, READ, WRITE, SelectorPoll
-from barnabas.proxy.ring import wakeup
+from barnabas.proxy.ring import polling, wakeup
+from barnabas.proxy.ring.polling import EDGE, READ, WRITE, SelectorPoll
 from harness import wire
 from harness.run.processes import comes_to_rest
 from harness.scripted import echo

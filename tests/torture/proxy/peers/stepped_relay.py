@@ -17,17 +17,17 @@ from typing import Any
 
 from barnabas.decoder.wire.frame import MAX_FRAME, foreign_protocol
 from barnabas.plugins.rules.rules import Rule
-from barnabas.proxy.addressing.address_map import AddressMap
 from barnabas.proxy.events import Address, Event, NotKafka
-from barnabas.proxy.relay.connection import Connection
-from barnabas.proxy.relay.half_connection import HalfConnection
+from barnabas.proxy.processes.shared_counters import FileRule
+from barnabas.proxy.processes.worker_shared_state import SharedState
+from barnabas.proxy.relay.addressing.address_map import AddressMap
+from barnabas.proxy.relay.connections.connection import Connection
+from barnabas.proxy.relay.connections.half_connection import HalfConnection
+from barnabas.proxy.relay.connections.states import ConnectionState
 from barnabas.proxy.relay.loop import Relay
-from barnabas.proxy.relay.states import ConnectionState
+from barnabas.proxy.relay.relay_settings import RelaySettings, WorkerResources
 from barnabas.proxy.ring.reader import Lost, RingReader, RingRecord
 from barnabas.proxy.ring.ring import NONE, Kind, Ring
-from barnabas.proxy.settings.relay_settings import RelaySettings, WorkerResources
-from barnabas.proxy.supervisor.shared_counters import FileRule
-from barnabas.proxy.supervisor.worker_shared_state import SharedState
 
 BROKER = ("10.20.30.40", 9092)
 """Where the brokers are that responses name: nobody may ever hear of it."""

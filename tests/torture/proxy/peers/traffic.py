@@ -15,7 +15,7 @@ from barnabas.decoder.codec.message import Message
 from barnabas.decoder.records import Record, encode_batch
 from barnabas.decoder.schema import facts
 from barnabas.decoder.schema.plan import plan
-from barnabas.proxy.interception.frame_editor import ADDRESS_REQUESTS
+from barnabas.proxy.relay.interception.frame_editor import ADDRESS_REQUESTS
 from harness.wire import with_size
 from torture.decoder.corpus import record_areas, struct_values
 from torture.proxy.peers.stepped_relay import BROKER, OWN_HOST, OWN_PORT

@@ -1,4 +1,4 @@
-"""A stepped relay whose connections have real sockets, so that the accelerator moves their bytes (proxy/relay/native.py).
+"""A stepped relay whose connections have real sockets, so that the accelerator moves their bytes (proxy/relay/connections/native.py).
 
 A session is used as one of `stepped_relay`: a segment is put into the socket when its turn has come, so each `recv` gets one at
 most; `room` is what the other side reads, behind a socket that takes no more than a few thousand bytes at a time.
@@ -14,12 +14,12 @@ from typing import Any
 from barnabas.decoder.wire.frame import MAX_FRAME
 from barnabas.plugins.rules.rules import Rule
 from barnabas.proxy.events import Address
-from barnabas.proxy.interception.frame_editor import ADDRESS_APIS, watched
-from barnabas.proxy.interception.interest.api_version_bitmap import api_version_bitmap
 from barnabas.proxy.native.accelerator import native
-from barnabas.proxy.relay.connection import Connection
-from barnabas.proxy.relay.half_connection import HalfConnection
-from barnabas.proxy.relay.states import ConnectionState
+from barnabas.proxy.relay.connections.connection import Connection
+from barnabas.proxy.relay.connections.half_connection import HalfConnection
+from barnabas.proxy.relay.connections.states import ConnectionState
+from barnabas.proxy.relay.interception.frame_editor import ADDRESS_APIS, watched
+from barnabas.proxy.relay.interception.interest.api_version_bitmap import api_version_bitmap
 from torture.proxy.peers.stepped_relay import BROKER, OWN_HOST, Session, SteppedRelay
 
 

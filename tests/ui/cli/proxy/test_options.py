@@ -17,12 +17,12 @@ from barnabas.proxy import ProxyConfig
 from barnabas.proxy.events import FlightWanted
 from barnabas.proxy.metrics import settings as metering
 from barnabas.proxy.metrics.settings import MeterConfig, MeterSockets, store_token, stored_token
-from barnabas.proxy.negotiation.security import TlsConfig
-from barnabas.proxy.negotiation.version_negotiation import VersionsConfig
 from barnabas.proxy.observers.flight_trigger import FlightTrigger
 from barnabas.proxy.observers.settings import FlightConfig, RecordingConfig
-from barnabas.proxy.settings.limits import Limits
-from barnabas.proxy.settings.serialization import from_json, to_json
+from barnabas.proxy.processes.serialization import from_json, to_json
+from barnabas.proxy.relay.limits import Limits
+from barnabas.proxy.relay.negotiation.security import TlsConfig
+from barnabas.proxy.relay.negotiation.version_negotiation import VersionsConfig
 from barnabas.ui import times
 from barnabas.ui.cli.common import amounts
 from barnabas.ui.cli.common.failure import Failure

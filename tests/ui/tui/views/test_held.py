@@ -14,7 +14,7 @@ from barnabas import decoder
 from barnabas.captures import Capture
 from barnabas.proxy.control import ControlError
 from barnabas.proxy.control.held_frame_copies import HeldFrameCopy
-from barnabas.proxy.settings.control_messages import HeldNotice
+from barnabas.proxy.processes.control_messages import HeldNotice
 from barnabas.ui.tui.app import BarnabasApp
 from barnabas.ui.tui.model.held_queue import LEASE_SECONDS
 from barnabas.ui.tui.widgets.field_tree import FieldTree

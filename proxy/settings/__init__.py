@@ -1,1 +1,0 @@
-"""What a proxy is made of: its settings, limits, and the config file."""
