@@ -11,9 +11,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import grimp
 import pytest
 from barnabas.decoder.native import accelerator
-from harness.run.import_contracts import strongly_connected
+from harness.run.import_contracts import folders_in_circles, strongly_connected
 from harness.waiting import PATIENCE
 
 NOT_PACKED = {"tests", "bench", "docs", "examples"}
@@ -230,6 +231,23 @@ def test_the_wheel_installs_and_every_module_imports(tree, repository, tmp_path)
     modules = {path.with_suffix("") for path in map(Path, zipfile.ZipFile(wheel).namelist()) if path.suffix == ".py"}
     names = {".".join(path.parts).removesuffix(".__init__") for path in modules if path.name != "__main__"}
     assert set(imported) >= names - {"barnabas"}
+
+
+def test_no_folders_import_each_other():
+    graph = grimp.build_graph("barnabas", cache_dir=None)
+    tops = ("decoder", "captures", "plugins", "proxy", "ui")
+    assert {top: folders_in_circles(graph, f"barnabas.{top}") for top in tops} == {top: [] for top in tops}
+
+
+def test_circles_of_folders_are_found():
+    graph = grimp.ImportGraph()
+    for importer, imported in (("p.a.x", "p.b.y"), ("p.b.z", "p.a.w"), ("p.c", "p.a.x"), ("p.d.e", "p.d.f")):
+        for name in (importer, imported):
+            graph.add_module(name)
+        graph.add_import(importer=importer, imported=imported)
+    for package in ("p", "p.a", "p.b", "p.d"):
+        graph.add_module(package)
+    assert folders_in_circles(graph, "p") == ["p.a", "p.b"]
 
 
 def test_circles_of_imports_are_found():

@@ -29,6 +29,18 @@ class NoCircles(Contract):
                 output.print_error(f"    {module}")
 
 
+def folders_in_circles(graph: ImportGraph, package: str) -> list[str]:
+    """The children of a package, folders and modules, that import themselves by way of others of them."""
+    children = sorted(graph.find_children(package))
+    imported: dict[str, list[str]] = {}
+    for child in children:
+        inside = {child} | graph.find_descendants(child)
+        others = {other for each in inside for other in graph.find_modules_directly_imported_by(each)}
+        found = {".".join(other.split(".")[: child.count(".") + 1]) for other in others}
+        imported[child] = sorted(found & set(children) - {child})
+    return sorted(folder for circle in strongly_connected(imported) if len(circle) > 1 for folder in circle)
+
+
 def strongly_connected(graph: dict[str, list[str]]) -> Iterator[list[str]]:
     """The strongly connected components of a graph (Tarjan's algorithm, without recursion), each sorted."""
     index: dict[str, int] = {}
