@@ -481,7 +481,7 @@ class FetchErrorLoop(FetchDetector):
             asked_since = conn.cluster.told_ns.get(topic, 0) > streak.first_ns
             shown = known is not None and known.epoch == epoch >= 0 and asked_since
             case.leader = f"Metadata, asked since, still has the epoch of these requests ({epoch})" if shown else ""
-            finding.remedy = self.NEWER if shown else self.REMEDIES[error]
+            finding.remedy = self.NEWER if shown else explain.error_meaning("Fetch", error_code)[1]
         if new:
             finding.count += streak.count - 1
             case.partitions.add(partition)

@@ -34,8 +34,12 @@ def test_catching_up_and_short_bursts_are_no_lag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "name"), [(6, "NOT_LEADER_OR_FOLLOWER"), (100, "UNKNOWN_TOPIC_ID"), (56, "KAFKA_STORAGE_ERROR")]
-)
+    ("code", "name"),
+    [
+        (6, "NOT_LEADER_OR_FOLLOWER"), (100, "UNKNOWN_TOPIC_ID"), (56, "KAFKA_STORAGE_ERROR"),
+        (74, "FENCED_LEADER_EPOCH"),
+    ],
+)  # fmt: skip
 def test_each_error_has_its_remedy(code: int, name: str) -> None:
     recorded = exchanges("fetching-wrong-epoch", "Fetch")
     other = [copied(e, response={"responses[0].partitions[0].error_code": code}) for e in recorded]
