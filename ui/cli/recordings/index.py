@@ -59,6 +59,7 @@ def index(
         if names and not dry_run:
             _keep_names(capture)
     if not as_json:
+        sys.stdout.flush()  # no summary of verdicts that could not be written
         print(", ".join(f"{count} {state}" for state, count in sorted(found.items())), file=sys.stderr)
     if wrong:
         raise typer.Exit(1)
