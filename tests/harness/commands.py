@@ -27,9 +27,9 @@ _FORKS = multiprocessing.get_context("forkserver")
 _CALLED = {
     "captures": "diff export.table_writer foreign.importer reading.verify replay.dry_run tables.output.folder transform.merge "
     "transform.redact transform.verify",
-    "decoder": "present compat findings reference.explain schema.importer values",
+    "decoder": "present compat findings reference.explain reference.definitions.importer values",
     "plugins": "hooks rules.recipes rules.rule_engine translation",
-    "proxy": "control.startup interception.plugin_host.forkserver_client metrics.feed.client observers.finding_reports "
+    "proxy": "control.startup relay.interception.plugin_host.forkserver_client metrics.feed.client observers.finding_reports "
     "observers.retainer replay.session serve supervisor.supervisor",
 }
 WHEN_NEEDED = [
