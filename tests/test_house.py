@@ -46,7 +46,7 @@ LARGER = {
 """Folders that may have more: how many, and why."""
 LONGEST_LINE = 120
 LONGER_LINES = {
-    "": 18, "bench": 131, "captures": 860, "decoder": 1292, "plugins": 128, "proxy": 708, "tests": 1711, "ui": 638,
+    "": 18, "bench": 131, "captures": 831, "decoder": 1204, "plugins": 128, "proxy": 705, "tests": 1707, "ui": 638,
 }  # fmt: skip
 """How many lines of Python and C are still longer, by top folder. The numbers only go down."""
 LOCK_FILE = re.compile(r"(\.lock|[-.]lock\.(json|yaml|yml|toml|txt))$")
