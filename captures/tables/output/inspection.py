@@ -36,7 +36,7 @@ _OF_CAPTURES = {
     for name in (
         "reading.indexing.packet_events.Stream", "reading.indexing.packet_events.BrokerLegFrame",
         "reading.events.CarriedEvents",
-        "reading.indexing.reindex.Identity", "pcap.flows.Data", "recording.index.LegFrame",
+        "recording.segment.Identity", "pcap.flows.Data", "recording.index.LegFrame",
     )
 }  # fmt: skip
 """Besides these, a state has classes of the decoder only, which opens no files and no connections."""
