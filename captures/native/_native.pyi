@@ -1,4 +1,4 @@
-"""The optional accelerator of captures (captures/native): what pcap/packets.py, foreign/scan.py, foreign/skim.py and recording/ do, in C."""
+"""The optional accelerator of captures (captures/native): what pcap/packets.py, reading/indexing and recording/ do, in C."""
 
 from collections.abc import Callable
 from typing import Any

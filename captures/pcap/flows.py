@@ -86,7 +86,7 @@ class Recognizer(Protocol):
 
 
 class PlainSide:
-    """One direction of a flow. The accelerator has the same; see foreign/scan.py."""
+    """One direction of a flow. The accelerator has the same; see reading/indexing/scan.py."""
 
     __slots__ = (
         "acked",
@@ -110,7 +110,7 @@ class PlainSide:
         self.skipped = 0  # bytes given up since the last Data
         self.waiting: dict[int, Data] = {}
         self.waiting_bytes = 0
-        self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see foreign/scan.py
+        self.quick = False  # the next bytes may be taken without `Reassembler.feed`; see reading/indexing/scan.py
         self.half: Any = None  # the consumer's half-connection
         # Positions, the first and the furthest, or -1: what this end acknowledged of the other direction's bytes, and where
         # segments without bytes stood.

@@ -2,7 +2,7 @@
 
 Handles packets that are out of order, retransmitted or missing, and conversations whose beginning was not captured. It also
 decides which conversations are Kafka, and which side is the client: by the broker's port, by the handshake, or by what they
-send (see foreign/recognition.py). All queues are bounded.
+send (see recognition.py). All queues are bounded.
 """
 
 from collections.abc import Callable, Collection, Iterator
